@@ -1,0 +1,234 @@
+"""The registry: what operators configured, in the form that the data plane works with.
+
+The control plane owns these objects (rows in the database); on each commit it publishes the
+changed ones to Redis, one entry an object. Metadata processes read them and hold them as a
+`Registry`. Everything here is plain data: `to_dict` and `*_from_dict` are exact inverses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from .types import PreferStrategy, ReclaimPolicy, StorageType
+
+
+@dataclass(frozen=True, slots=True)
+class StorageEntry:
+    """One storage. `number` (1..65535) stands for it in block records and is never reused."""
+
+    name: str
+    number: int
+    type: StorageType
+    spec: Mapping[str, Any]
+    """The members of the type's spec message, by their protocol names (WIRE.md B)."""
+    is_enabled: bool = True
+    is_draining: bool = False
+    is_available: bool = True
+    """Result of the background checks; never probed on a request's path."""
+    unavailable_reason: str = ""
+    check_storage_available_when_open: bool = False
+    weight: int | None = None
+    capacity_bytes: int | None = None
+    version: int = 0
+
+    @property
+    def is_served(self) -> bool:
+        """Whether its serving locations may be handed to readers."""
+        return self.is_enabled and self.is_available
+
+    @property
+    def is_writable(self) -> bool:
+        return self.is_enabled and self.is_available and not self.is_draining
+
+    @property
+    def refusal(self) -> str:
+        """Why no new block may be placed here; empty when one may."""
+        if not self.is_enabled:
+            return "disabled"
+        if self.is_draining:
+            return "draining"
+        if not self.is_available:
+            return self.unavailable_reason or "unavailable"
+        return ""
+
+
+@dataclass(frozen=True, slots=True)
+class Quota:
+    """Hard limits in bytes; a type without an entry has no limit of its own."""
+
+    capacity_bytes: int
+    per_type: Mapping[StorageType, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class ReclaimSettings:
+    """When and how a group gives space back (WIRE.md 2.4). 0 or "" = unset."""
+
+    policy: ReclaimPolicy = ReclaimPolicy.LRU
+    storage_unique_name: str = ""
+    used_ratio: float = 0.8
+    used_bytes: int = 0
+    low_watermark_ratio: float | None = None
+    trigger_period_seconds: int = 0
+    step_size: int = 0
+    step_percentage: int = 0
+    delay_before_delete_ms: int = 1000
+    grace_seconds: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class CachePolicy:
+    capacity_mb: int = 1024
+    type: str = "lru"
+    shard_bits: int = 6
+    high_pri_pool_ratio: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class MetaIndexerSettings:
+    max_key_count: int = 1_000_000
+    mutex_shard_num: int = 16
+    batch_key_size: int = 16
+    storage_type: str = "local"
+    storage_uri: str = ""
+    cache_policy: CachePolicy = field(default_factory=CachePolicy)
+
+
+@dataclass(frozen=True, slots=True)
+class GroupEntry:
+    """One instance group. `number` names its keys in Redis and is never reused."""
+
+    name: str
+    number: int
+    storage_candidates: tuple[str, ...]
+    quota: Quota
+    prefer_strategy: PreferStrategy = PreferStrategy.UNSPECIFIED
+    reclaim: ReclaimSettings = field(default_factory=ReclaimSettings)
+    meta_indexer: MetaIndexerSettings = field(default_factory=MetaIndexerSettings)
+    max_instance_count: int = 0
+    """0 = no limit."""
+    global_quota_group_name: str = ""
+    user_data: str = ""
+    version: int = 1
+    """The optimistic lock that clients see."""
+
+
+@dataclass(frozen=True, slots=True)
+class LocationSpecInfo:
+    """One named part of a block (for example one tensor-parallel rank) and its size in bytes."""
+
+    name: str
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class LocationSpecGroup:
+    name: str
+    spec_names: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ModelDeployment:
+    model_name: str
+    dtype: str
+    use_mla: bool = False
+    tp_size: int = 0
+    dp_size: int = 0
+    lora_name: str = ""
+    pp_size: int = 0
+    extra: str = ""
+    user_data: str = ""
+    use_eagle_pop: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class InstanceEntry:
+    """One registered instance. `number` is random, 48 bits, never reused; it names its keys."""
+
+    instance_id: str
+    number: int
+    group: str
+    group_number: int
+    block_size: int
+    location_spec_infos: tuple[LocationSpecInfo, ...]
+    location_spec_groups: tuple[LocationSpecGroup, ...]
+    model_deployment: ModelDeployment
+    shards: int = 1
+    default_query_type: int = 0
+
+    def identity(self) -> tuple[object, ...]:
+        """What a repeated registration must have in common: everything but group and user data.
+
+        Spec groups are compared in canonical (sorted) form, WIRE.md A.
+        """
+        deployment = {**asdict(self.model_deployment), "user_data": ""}
+        groups = sorted((g.name, tuple(sorted(g.spec_names))) for g in self.location_spec_groups)
+        specs = tuple((s.name, s.size) for s in self.location_spec_infos)
+        return (self.block_size, specs, tuple(groups), tuple(deployment.items()))
+
+
+Entry = StorageEntry | GroupEntry | InstanceEntry
+
+
+@dataclass(frozen=True, slots=True)
+class Registry:
+    """One consistent view. `version` is that of the newest entry applied."""
+
+    version: int = 0
+    storages: Mapping[str, StorageEntry] = field(default_factory=dict)
+    groups: Mapping[str, GroupEntry] = field(default_factory=dict)
+    instances: Mapping[str, InstanceEntry] = field(default_factory=dict)
+
+    def storages_of(self, group: GroupEntry) -> list[StorageEntry]:
+        """The group's candidates that exist, in the group's order."""
+        return [self.storages[n] for n in group.storage_candidates if n in self.storages]
+
+    def unserved_numbers(self) -> frozenset[int]:
+        """Numbers of the storages whose locations must not be handed out now."""
+        return frozenset(s.number for s in self.storages.values() if not s.is_served)
+
+
+def to_dict(entry: Entry) -> dict[str, Any]:
+    """A JSON-ready form of an entry."""
+    return asdict(entry)
+
+
+def storage_from_dict(data: Mapping[str, Any]) -> StorageEntry:
+    return StorageEntry(**{**data, "type": StorageType(data["type"])})
+
+
+def group_from_dict(data: Mapping[str, Any]) -> GroupEntry:
+    quota = data["quota"]
+    meta_indexer = data["meta_indexer"]
+    reclaim = data["reclaim"]
+    return GroupEntry(
+        **{
+            **data,
+            "storage_candidates": tuple(data["storage_candidates"]),
+            "prefer_strategy": PreferStrategy(data["prefer_strategy"]),
+            "quota": Quota(
+                capacity_bytes=quota["capacity_bytes"],
+                per_type={StorageType(k): v for k, v in quota["per_type"].items()},
+            ),
+            "reclaim": ReclaimSettings(**{**reclaim, "policy": ReclaimPolicy(reclaim["policy"])}),
+            "meta_indexer": MetaIndexerSettings(
+                **{**meta_indexer, "cache_policy": CachePolicy(**meta_indexer["cache_policy"])}
+            ),
+        }
+    )
+
+
+def instance_from_dict(data: Mapping[str, Any]) -> InstanceEntry:
+    return InstanceEntry(
+        **{
+            **data,
+            "location_spec_infos": tuple(LocationSpecInfo(**s) for s in data["location_spec_infos"]),
+            "location_spec_groups": tuple(
+                LocationSpecGroup(name=g["name"], spec_names=tuple(g["spec_names"]))
+                for g in data["location_spec_groups"]
+            ),
+            "model_deployment": ModelDeployment(**data["model_deployment"]),
+        }
+    )

@@ -1,0 +1,198 @@
+"""Every environment variable of the platform: typed, with its default, read here and nowhere else.
+
+No Django in this module: the metadata service reads the same table. `docs/configuration.md`
+is generated from `KNOBS`, and a test compares the two.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import socket
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+
+class BadSetting(ValueError):
+    """A variable whose value cannot be used; the sentence names the variable."""
+
+
+def _integer(low: int, high: int) -> Callable[[str], int]:
+    def parse(text: str) -> int:
+        value = int(text)
+        if not low <= value <= high:
+            raise ValueError(f"must be between {low} and {high}")
+        return value
+
+    return parse
+
+
+def _choice(*allowed: str) -> Callable[[str], str]:
+    def parse(text: str) -> str:
+        if text not in allowed:
+            raise ValueError(f"must be one of {', '.join(allowed)}")
+        return text
+
+    return parse
+
+
+def _flag(text: str) -> bool:
+    if text.lower() in {"1", "true", "yes", "on"}:
+        return True
+    if text.lower() in {"", "0", "false", "no", "off"}:
+        return False
+    raise ValueError("must be 1 or 0")
+
+
+@dataclass(frozen=True, slots=True)
+class Knob:
+    """One variable. `default` is the text used when the variable is unset or empty."""
+
+    name: str
+    parse: Callable[[str], Any]
+    default: str
+    help: str
+    shown_default: str = ""
+
+
+_PORT = _integer(1, 65535)
+
+KNOBS: tuple[Knob, ...] = (
+    Knob("KVCM_DATA_DIR", str, "./var", "SQLite file, Valkey data and socket, nfs_01, uploads, logs"),
+    Knob("DATABASE_URL", str, "", "`postgres://…`, or `embedded-postgres`", "SQLite (WAL) in the data dir"),
+    Knob("KVCM_REDIS_URL", str, "", "the index: Redis or Valkey ≥ 7.2", "embedded Valkey"),
+    Knob("KVCM_BROKER_URL", str, "", "Celery broker", "`KVCM_REDIS_URL`"),
+    Knob("KVCM_CHANNELS_URL", str, "", "channel layer of the live pages", "`KVCM_REDIS_URL`"),
+    Knob("KVCM_BIND", str, "127.0.0.1", "address that every port is bound to"),
+    Knob("KVCM_WEB_PORT", _PORT, "8000", "UI, REST, WebSocket, health"),
+    Knob("KVCM_META_RPC_PORT", _PORT, "6381", "MetaService over gRPC (AdminService is forwarded)"),
+    Knob("KVCM_META_HTTP_PORT", _PORT, "6382", "MetaService over the compatible HTTP"),
+    Knob("KVCM_ADMIN_RPC_PORT", _PORT, "6491", "AdminService over gRPC"),
+    Knob("KVCM_ADMIN_HTTP_PORT", _PORT, "6492", "AdminService over the compatible HTTP"),
+    Knob(
+        "KVCM_METADATA_WORKERS",
+        _integer(1, 64),
+        str(min(4, os.cpu_count() or 1)),
+        "metadata processes that share the ports",
+        "number of cores, at most 4",
+    ),
+    Knob("KVCM_WRITE_TIMEOUT_S", _integer(1, 3600), "30", "write timeout where a client sends none"),
+    Knob("KVCM_MAX_KEYS", _integer(1, 1 << 24), "65536", "block keys a call"),
+    Knob("KVCM_MAX_TOKENS", _integer(1, 1 << 28), str(4 << 20), "token ids a call"),
+    Knob("KVCM_MAX_MESSAGE_MB", _integer(1, 1024), "64", "size of one call in MiB"),
+    Knob("KVCM_MAX_SESSIONS", _integer(1, 1 << 20), "10000", "open write sessions an instance"),
+    Knob("KVCM_ADMIN_USERNAME", str, "admin", "first start only"),
+    Knob("KVCM_ADMIN_PASSWORD", str, "", "first start only", "random, printed once"),
+    Knob("KVCM_SECRET_KEY", str, "", "required in production settings", "generated into the data dir"),
+    Knob("KVCM_INTERNAL_TOKEN", str, "", "lets metadata processes call control", "generated into the data dir"),
+    Knob(
+        "KVCM_META_AUTH",
+        _choice("", "open", "network", "token"),
+        "",
+        "data-plane ports: `open`, `network` (allowed CIDRs) or `token`",
+        "`open` on loopback, `token` otherwise",
+    ),
+    Knob("KVCM_META_NETWORKS", str, "", "comma-separated CIDRs for `KVCM_META_AUTH=network`"),
+    Knob("KVCM_ADMIN_AUTH", _choice("token", "open"), "token", "admin gRPC and HTTP; `open` on loopback only"),
+    Knob("KVCM_TRUSTED_NETWORKS", str, "", "CIDRs declared safe without TLS; needed to bind beyond loopback"),
+    Knob("KVCM_NODE_ID", str, "", "name of this host in the cluster", "host name + random, kept in the data dir"),
+    Knob("KVCM_LEADER_LEASE_MS", _integer(1000, 600_000), "10000", "lease of the background duties"),
+    Knob("KVCM_LOG_LEVEL", _choice("DEBUG", "INFO", "WARNING", "ERROR"), "INFO", "log level at start"),
+)
+
+LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
+
+
+class Env:
+    """The parsed environment. Attributes are the variables' names without `KVCM_`, lower case."""
+
+    def __init__(self, environ: Mapping[str, str] | None = None) -> None:
+        environ = os.environ if environ is None else environ
+        self._values: dict[str, Any] = {}
+        for knob in KNOBS:
+            text = environ.get(knob.name) or knob.default
+            try:
+                self._values[knob.name] = knob.parse(text)
+            except ValueError as error:
+                raise BadSetting(f"{knob.name}={text!r}: {error}") from error
+        if self["KVCM_ADMIN_AUTH"] == "open" and not self.is_loopback:
+            raise BadSetting("KVCM_ADMIN_AUTH=open is accepted on loopback only")
+        if not self.is_loopback and not self["KVCM_TRUSTED_NETWORKS"]:
+            raise BadSetting(
+                f"KVCM_BIND={self['KVCM_BIND']} is beyond loopback: declare KVCM_TRUSTED_NETWORKS first"
+            )
+
+    def __getitem__(self, name: str) -> Any:
+        return self._values[name]
+
+    @property
+    def is_loopback(self) -> bool:
+        return self["KVCM_BIND"] in LOOPBACK
+
+    @cached_property
+    def data_dir(self) -> Path:
+        return Path(self["KVCM_DATA_DIR"]).absolute()
+
+    @property
+    def redis_url(self) -> str:
+        """The index; the supervisor's embedded Valkey listens on a socket in the data dir."""
+        return self["KVCM_REDIS_URL"] or f"unix://{self.data_dir / 'valkey.sock'}"
+
+    @property
+    def broker_url(self) -> str:
+        return self["KVCM_BROKER_URL"] or self.redis_url
+
+    @property
+    def channels_url(self) -> str:
+        return self["KVCM_CHANNELS_URL"] or self.redis_url
+
+    @property
+    def meta_auth(self) -> str:
+        return self["KVCM_META_AUTH"] or ("open" if self.is_loopback else "token")
+
+    @property
+    def bind(self) -> str:
+        return str(self["KVCM_BIND"])
+
+    @property
+    def control_address(self) -> str:
+        """Where metadata processes reach AdminService on this host."""
+        host = "127.0.0.1" if self.bind in {"0.0.0.0", "localhost"} else self.bind  # noqa: S104
+        return f"[{host}]:{self['KVCM_ADMIN_RPC_PORT']}" if ":" in host else f"{host}:{self['KVCM_ADMIN_RPC_PORT']}"
+
+    @cached_property
+    def secret_key(self) -> str:
+        return self["KVCM_SECRET_KEY"] or self._kept("secret_key", lambda: secrets.token_urlsafe(48))
+
+    @cached_property
+    def internal_token(self) -> str:
+        return self["KVCM_INTERNAL_TOKEN"] or self._kept("internal_token", lambda: secrets.token_urlsafe(32))
+
+    @cached_property
+    def node_id(self) -> str:
+        return self["KVCM_NODE_ID"] or self._kept(
+            "node_id", lambda: f"{socket.gethostname()}-{secrets.token_hex(3)}"
+        )
+
+    def _kept(self, name: str, make: Callable[[], str]) -> str:
+        """A value made once and kept in the data dir, readable by its owner alone.
+
+        The file is created under another name and linked into place, so that of several
+        processes starting at once all read the same value and none reads half of it.
+        """
+        path = self.data_dir / name
+        if not path.exists():
+            self.data_dir.mkdir(parents=True, exist_ok=True)
+            draft = path.with_name(f".{name}.{os.getpid()}.{secrets.token_hex(4)}")
+            draft.touch(mode=0o600)
+            draft.write_text(make())
+            try:
+                os.link(draft, path)
+            except FileExistsError:
+                pass
+            finally:
+                draft.unlink()
+        return path.read_text().strip()
