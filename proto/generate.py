@@ -58,7 +58,9 @@ def main() -> int:
         compile_to(Path(scratch))
         fresh = read_generated(Path(scratch) / PACKAGE)
     committed = read_generated(TARGET)
-    changed = sorted(name for name in fresh.keys() | committed.keys() if fresh.get(name) != committed.get(name))
+    changed = sorted(
+        name for name in fresh.keys() | committed.keys() if fresh.get(name) != committed.get(name)
+    )
 
     if check:
         for name in changed:
