@@ -1,0 +1,119 @@
+"""Facts: what happened in the data plane, for live pages, totals and (later) capture.
+
+A metadata process collects in `FactsBuffer` (plain additions, no I/O) and flushes about five
+times a second. The format is described in docs/architecture.md.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from . import keyspace
+
+BUCKETS_US = (50, 100, 200, 400, 800, 1600, 3200, 6400, 12_800, 25_600, 51_200, 102_400, 409_600, 1_638_400)
+"""Upper bounds of the latency buckets in microseconds; one more bucket takes what is above."""
+
+STREAM_LENGTH = 20_000
+
+COUNTER_NAMES = (
+    "requests",
+    "requested_blocks",
+    "hit_blocks",
+    "written_blocks",
+    "removed_blocks",
+    "write_refused",
+    "failed_blocks",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class RpcFacts:
+    count: int
+    errors: int
+    buckets: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """One flush of one process. `at` is unix milliseconds, `window_ms` what it covers."""
+
+    process: str
+    at: int
+    window_ms: int
+    rpcs: Mapping[str, RpcFacts]
+    instances: Mapping[str, Mapping[str, int]]
+
+
+def decode(fields: Mapping[bytes, bytes]) -> Facts:
+    data = json.loads(fields[b"d"])
+    rpcs = {
+        name: RpcFacts(rpc["count"], rpc["errors"], tuple(rpc["us"])) for name, rpc in data["rpc"].items()
+    }
+    return Facts(data["process"], data["at"], data["window_ms"], rpcs, data["instances"])
+
+
+def quantile_ms(buckets: tuple[int, ...], q: float) -> float | None:
+    """Upper bound of the bucket that holds the q-quantile, in ms; None without calls."""
+    total = sum(buckets)
+    if not total:
+        return None
+    seen = 0
+    for index, count in enumerate(buckets):
+        seen += count
+        if seen >= q * total:
+            return BUCKETS_US[min(index, len(BUCKETS_US) - 1)] / 1000
+    return BUCKETS_US[-1] / 1000
+
+
+class FactsBuffer:
+    """Additions between two flushes."""
+
+    def __init__(self, process: str) -> None:
+        self._process = process
+        self._since = time.monotonic()
+        self._rpcs: dict[str, list[Any]] = {}
+        self._instances: dict[str, dict[str, int]] = defaultdict(lambda: defaultdict(int))
+
+    def rpc(self, name: str, seconds: float, is_error: bool) -> None:
+        row = self._rpcs.get(name)
+        if row is None:
+            row = self._rpcs[name] = [0, 0, [0] * (len(BUCKETS_US) + 1)]
+        row[0] += 1
+        row[1] += is_error
+        row[2][bisect_left(BUCKETS_US, seconds * 1e6)] += 1
+
+    def add(self, instance_id: str, **amounts: int) -> None:
+        row = self._instances[instance_id]
+        for name, amount in amounts.items():
+            row[name] += amount
+
+    def take(self) -> list[tuple[str | int, ...]]:
+        """The commands of one flush, or none when nothing happened; starts a new window."""
+        now = time.monotonic()
+        window_ms = max(1, round((now - self._since) * 1000))
+        self._since = now
+        if not self._rpcs and not self._instances:
+            return []
+        data = {
+            "process": self._process,
+            "at": round(time.time() * 1000),
+            "window_ms": window_ms,
+            "rpc": {name: {"count": r[0], "errors": r[1], "us": r[2]} for name, r in self._rpcs.items()},
+            "instances": self._instances,
+        }
+        text = json.dumps(data, separators=(",", ":"))
+        commands: list[tuple[str | int, ...]] = [
+            ("XADD", keyspace.FACTS, "MAXLEN", "~", STREAM_LENGTH, "*", "d", text)
+        ]
+        for instance_id, row in self._instances.items():
+            for name, amount in row.items():
+                commands.append(("HINCRBY", keyspace.COUNTERS, f"{instance_id}|{name}", amount))
+        self._rpcs = {}
+        self._instances = defaultdict(lambda: defaultdict(int))
+        return commands

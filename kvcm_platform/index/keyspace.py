@@ -1,0 +1,102 @@
+"""Every key name in Redis, in one place. Nothing else spells a key.
+
+Keys that change together share a hash tag, so one server-side function can change them at once,
+on a single server and on a Cluster alike. Suffixes behind a tag are those of `index/lua`.
+"""
+
+from __future__ import annotations
+
+REGISTRY = "{kvcm}:registry"
+REGISTRY_LOG = REGISTRY + ":log"
+REGISTRY_VERSION = REGISTRY + ":v"
+GENERATION = "{kvcm}:generation"
+
+FACTS = "kvcm:facts"
+"""Capped stream of what happened (docs/architecture.md)."""
+COUNTERS = "kvcm:counters"
+PROCESSES = "kvcm:processes"
+SUPERVISOR = "kvcm:supervisor"
+WAKE = "kvcm:wake"
+LEAVING = "kvcm:leaving"
+"""Hash of removed instances whose data is still being deleted: number -> JSON."""
+TRIMS = "kvcm:trims"
+"""Hash of trims not yet finished: trim id -> JSON."""
+
+
+def instance(number: int, shard: int) -> str:
+    """Base key of one shard of an instance; holds usage, sequence, epoch and generation."""
+    return f"{{{number:x}:{shard}}}"
+
+
+def blocks(base: str) -> str:
+    return base + ":b"
+
+
+def recency(base: str) -> str:
+    return base + ":r"
+
+
+def runs(base: str) -> str:
+    return base + ":n"
+
+
+def sessions(base: str) -> str:
+    return base + ":w"
+
+
+def session_deadlines(base: str) -> str:
+    return base + ":wd"
+
+
+def unpushed(base: str) -> str:
+    return base + ":up"
+
+
+def pending_due(base: str) -> str:
+    return base + ":d"
+
+
+def pending(base: str) -> str:
+    return base + ":p"
+
+
+def events(base: str) -> str:
+    return base + ":e"
+
+
+def all_of_instance(base: str) -> list[str]:
+    """What is deleted when the last data of a removed instance is gone."""
+    suffixes = (blocks, recency, runs, sessions, session_deadlines, unpushed, pending_due, pending, events)
+    return [base, *(suffix(base) for suffix in suffixes)]
+
+
+def group(number: int) -> str:
+    return f"{{g:{number}}}"
+
+
+def group_vectors(base: str) -> str:
+    return base + ":v"
+
+
+def group_limits(base: str) -> str:
+    return base + ":l"
+
+
+def group_reservations(base: str) -> str:
+    return base + ":r"
+
+
+def group_reservation_deadlines(base: str) -> str:
+    return base + ":x"
+
+
+def storage(number: int) -> str:
+    return f"{{st:{number}}}"
+
+
+def slot_files(base: str) -> str:
+    return base + ":f"
+
+
+def orphans(base: str) -> str:
+    return base + ":o"

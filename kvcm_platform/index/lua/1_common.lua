@@ -1,0 +1,133 @@
+-- Shared by all functions of the library. The files of this folder are joined in name order
+-- behind a shebang line and loaded as one library (index/functions.py).
+--
+-- KEYS[1] is the base key of one hash tag; its other keys are the base plus a suffix
+-- (index/keyspace.py), so they live in the same slot. Layouts of binary values: index/codec.py.
+--
+-- Every function that changes state takes the generation as its first argument, refuses an
+-- older one with OLDGEN, and changes blocks, runs, usage, epoch and stream together.
+
+local WRITING, SERVING, DELETING = 2, 3, 4
+local HEADER = 36           -- bytes of a location's header in a block record
+local STREAM_LENGTH = 4096  -- entries kept in an event stream, approximately
+
+local sub, char, concat, insert, call
+
+-- The server offers its standard libraries only while a function runs, not while it is loaded.
+local function register(name, callback, flags)
+  redis.register_function{function_name = name, flags = flags or {}, callback = function(keys, args)
+    if not call then
+      sub, char, concat, insert, call = string.sub, string.char, table.concat, table.insert, redis.call
+    end
+    return callback(keys, args)
+  end}
+end
+
+local function now_ms()
+  local t = call('TIME')
+  return tonumber(t[1]) * 1000 + math.floor(tonumber(t[2]) / 1000)
+end
+
+-- Refuses a caller of an older generation; adopts a newer one. Returns nil when the call may go on.
+local function enter(base, generation)
+  local known = call('HGET', base, 'gen')
+  if known == generation then return nil end
+  if known and tonumber(known) > tonumber(generation) then
+    return redis.error_reply('OLDGEN ' .. known)
+  end
+  call('HSET', base, 'gen', generation)
+  return nil
+end
+
+-- Splits packed 8-byte keys.
+local function unpack_keys(blob, from, to)
+  local keys = {}
+  for i = from or 1, to or (#blob / 8) do keys[#keys + 1] = sub(blob, i * 8 - 7, i * 8) end
+  return keys
+end
+
+-- Iterates the locations of a record: calls visit(entry_start, entry_end, status, ref).
+-- The visitor may return true to stop.
+local function each_location(record, visit)
+  local at = 1
+  while at <= #record do
+    local status, _, ref = struct.unpack('>BBI3', sub(record, at, at + 4))
+    local length = struct.unpack('>I3', sub(record, at + 33, at + 35))
+    local stop = at + HEADER + length - 1
+    if visit(at, stop, status, ref) then return end
+    at = stop + 1
+  end
+end
+
+-- Bytes of the location that starts at `at`.
+local function size_at(record, at) return struct.unpack('>I6', sub(record, at + 15, at + 20)) end
+
+-- Usage changes collected during one call: moved(ref, from, to, bytes) with states w, s, p or nil.
+local function usage_delta()
+  local delta = {}
+  local function add(field, amount) delta[field] = (delta[field] or 0) + amount end
+  local self = {}
+  function self.moved(ref, from, to, bytes)
+    if from then
+      add('b:' .. ref .. ':' .. from, -bytes)
+      add('n:' .. ref .. ':' .. from, -1)
+    end
+    if to then
+      add('b:' .. ref .. ':' .. to, bytes)
+      add('n:' .. ref .. ':' .. to, 1)
+    end
+  end
+  function self.apply(base)
+    for field, amount in pairs(delta) do
+      if amount ~= 0 and tonumber(call('HINCRBY', base, field, string.format('%d', amount))) == 0 then
+        call('HDEL', base, field)
+      end
+    end
+  end
+  return self
+end
+
+-- Ends a change: usage, sequence, epoch and one stream entry a kind of event.
+local function leave(base, usage, events)
+  usage.apply(base)
+  call('HINCRBY', base, 'seq', 1)
+  for kind, keys in pairs(events or {}) do
+    if #keys > 0 then
+      local epoch = call('HINCRBY', base, 'epoch', 1)
+      call('XADD', base .. ':e', 'MAXLEN', '~', STREAM_LENGTH, '*', 'e', epoch, 't', kind, 'k', concat(keys))
+    end
+  end
+end
+
+-- Takes keys out of their runs; a run without keys leaves the recency order.
+-- removed: run name -> set of 8-byte keys.
+local function forget_runs(base, removed)
+  for run, gone in pairs(removed) do
+    local blob = call('HGET', base .. ':n', run)
+    if blob then
+      local kept = {}
+      for _, key in ipairs(unpack_keys(blob)) do
+        if not gone[key] then kept[#kept + 1] = key end
+      end
+      if #kept == 0 then
+        call('HDEL', base .. ':n', run)
+        call('ZREM', base .. ':r', run)
+      else
+        call('HSET', base .. ':n', run, concat(kept))
+      end
+    end
+  end
+end
+
+local function note_removed(removed, run, key)
+  removed[run] = removed[run] or {}
+  removed[run][key] = true
+end
+
+-- Puts a location on the list of pending deletions.
+-- flags: 'd' deletion of a block, 'f' failed write (freed twice), 'o' goes to the orphan list.
+local function add_pending(base, due_ms, flags, key, entry)
+  local member = sub(entry, 6, 13) .. key
+  call('ZADD', base .. ':d', due_ms, member)
+  call('HSET', base .. ':p', member, flags .. entry)
+end

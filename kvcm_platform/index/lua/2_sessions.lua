@@ -1,0 +1,241 @@
+-- Write sessions: open -> finishing -> gone. Layout of a session's header: index/codec.py.
+--   {tag}:w  sid -> header, sid .. ':k' -> keys, sid .. ':x' -> indexes that lost a race, sid .. ':m' -> mask
+--   {tag}:wd sid by deadline      {tag}:up  sid -> bytes inserted so far, '+' behind it when no more will come
+
+local OPEN, FINISHING = 1, 2
+local CHUNK = 512
+
+local function session_header(base, sid)
+  local raw = call('HGET', base .. ':w', sid)
+  if not raw then return nil end
+  local state, insert_by, deadline, count, inserted, started, locid, ref = struct.unpack('>BI6I6I3I3I6c8I3', raw)
+  return {raw = raw, state = state, insert_by = insert_by, deadline = deadline, count = count,
+          inserted = inserted, started = started, locid = locid, ref = ref}
+end
+
+local function session_header_set(base, sid, s)
+  call('HSET', base .. ':w', sid, struct.pack('>BI6I6I3I3I6c8I3', s.state, s.insert_by, s.deadline, s.count,
+    s.inserted, s.started, s.locid, s.ref) .. sub(s.raw, 37))
+end
+
+local function session_drop(base, sid)
+  call('HDEL', base .. ':w', sid, sid .. ':k', sid .. ':x', sid .. ':m')
+  call('ZREM', base .. ':wd', sid)
+end
+
+-- The reservation in the group's tag shrinks by what the next push reports (4.1 of the design).
+local function note_inserted(base, sid, bytes, is_last)
+  local known = call('HGET', base .. ':up', sid) or '0'
+  local total = tonumber((string.gsub(known, '+', ''))) + bytes
+  call('HSET', base .. ':up', sid, string.format('%d', total) .. (is_last and '+' or ''))
+end
+
+local function losers(base, sid)
+  local blob, set, count = call('HGET', base .. ':w', sid .. ':x'), {}, 0
+  if blob then
+    for i = 1, #blob, 3 do
+      set[struct.unpack('>I3', sub(blob, i, i + 2))] = true
+      count = count + 1
+    end
+  end
+  return set, count
+end
+
+-- Whether a block with this record needs no writing: WRITING, DELETING, or SERVING on a served storage.
+local function exists(record, unserved)
+  local found = false
+  each_location(record, function(_, _, status, ref)
+    if status ~= SERVING or not unserved[ref % 65536] then found = true end
+    return found
+  end)
+  return found
+end
+
+-- kvcm_write: inserts one chunk of WRITING locations, the first one together with the session.
+-- ARGV: gen, sid, session header (first chunk) or '', all keys (first chunk) or '', max sessions, max keys,
+--       unserved storage numbers as 2-byte values, index of the chunk's first key, depths (2 bytes a key),
+--       keys of the chunk, then one location entry a key.
+-- Returns {'OK', indexes of keys that exist by now}; {'LATE'} after the insert-by time; {'SESSIONS'}; {'KEYS'}.
+-- Losing entries go to the pending list at once: their slots must be freed.
+register('kvcm_write', function(keys, args)
+  local base = keys[1]
+  local refused = enter(base, args[1])
+  if refused then return refused end
+  local sid, now = args[2], now_ms()
+  local session
+  if args[3] ~= '' then
+    local _, insert_by = struct.unpack('>BI6', args[3])
+    if now > insert_by then return {'LATE'} end
+    if call('ZCARD', base .. ':wd') >= tonumber(args[5]) then return {'SESSIONS'} end
+  else
+    session = session_header(base, sid)
+    if not session or session.state ~= OPEN or now > session.insert_by then return {'LATE'} end
+  end
+  local chunk = unpack_keys(args[10])
+  if #chunk > 0 and call('HLEN', base .. ':b') + #chunk > tonumber(args[6]) then return {'KEYS'} end
+  if not session then
+    call('HSET', base .. ':w', sid, args[3], sid .. ':k', args[4])
+    session = session_header(base, sid)
+    call('ZADD', base .. ':wd', session.deadline, sid)
+  end
+
+  local unserved = {}
+  for i = 1, #args[7], 2 do unserved[struct.unpack('>I2', sub(args[7], i, i + 1))] = true end
+  local offset, usage, lost, bytes = tonumber(args[8]), usage_delta(), {}, 0
+  local runs, run_depth, sets = {}, {}, {}
+  local known = #chunk > 0 and call('HMGET', base .. ':b', unpack(chunk)) or {}
+  for i, key in ipairs(chunk) do
+    local entry, record = args[10 + i], known[i]
+    local size = size_at(entry, 1)
+    if record and exists(record, unserved) then
+      lost[#lost + 1] = offset + i - 1
+      usage.moved(session.ref, nil, 'p', size)
+      add_pending(base, now, 'f', key, entry)
+    else
+      sets[#sets + 1] = key
+      sets[#sets + 1] = (record or '') .. entry
+      usage.moved(session.ref, nil, 'w', size)
+      local run = sub(entry, 6, 15)
+      if not runs[run] then
+        runs[run] = {}
+        run_depth[run] = struct.unpack('>I2', sub(args[9], i * 2 - 1, i * 2))
+      end
+      insert(runs[run], key)
+    end
+    bytes = bytes + size
+  end
+  if #sets > 0 then call('HSET', base .. ':b', unpack(sets)) end
+  for run, members in pairs(runs) do
+    local before = call('HGET', base .. ':n', run) or ''
+    call('HSET', base .. ':n', run, before .. concat(members))
+    call('ZADD', base .. ':r', string.format('%.0f', now * 4096 + 4095 - math.min(run_depth[run], 4095)), run)
+  end
+  if #lost > 0 then
+    local packed = {call('HGET', base .. ':w', sid .. ':x') or ''}
+    for _, index in ipairs(lost) do packed[#packed + 1] = struct.pack('>I3', index) end
+    call('HSET', base .. ':w', sid .. ':x', concat(packed))
+  end
+  session.inserted = session.inserted + #chunk
+  session_header_set(base, sid, session)
+  if session.count > 0 then note_inserted(base, sid, bytes, session.inserted >= session.count) end
+  leave(base, usage)
+  local reply = {'OK'}
+  for _, index in ipairs(lost) do reply[#reply + 1] = index end
+  return reply
+end)
+
+-- Flips or drops the session's keys from index `from` on, at most CHUNK of them. The session is
+-- FINISHING and its mask is stored. Returns the index to go on with, or -1 when the session is gone.
+local function finish_chunk(base, sid, session, from)
+  local now = now_ms()
+  local blob, mask = call('HGET', base .. ':w', sid .. ':k'), call('HGET', base .. ':w', sid .. ':m')
+  local lost = losers(base, sid)
+  local to = math.min(from + CHUNK, session.count)
+  local position = from
+  for index in pairs(lost) do
+    if index < from then position = position - 1 end
+  end
+  local chunk = unpack_keys(blob, from + 1, to)
+  local records = #chunk > 0 and call('HMGET', base .. ':b', unpack(chunk)) or {}
+  local sets, dels, removed, usage, served, dropped = {}, {}, {}, usage_delta(), {}, {}
+  local stamp = struct.pack('>I6', now)
+  for i, key in ipairs(chunk) do
+    local index = from + i - 1
+    if not lost[index] then
+      local success = sub(mask, position + 1, position + 1) == '1'
+      position = position + 1
+      local record = records[i]
+      if record then
+        each_location(record, function(at, stop, status, ref)
+          if status == WRITING and sub(record, at + 5, at + 12) == session.locid then
+            local size = size_at(record, at)
+            if success then
+              sets[#sets + 1] = key
+              sets[#sets + 1] = sub(record, 1, at - 1) .. char(SERVING) .. sub(record, at + 1, at + 20) .. stamp ..
+                sub(record, at + 27)
+              usage.moved(ref, 'w', 's', size)
+              served[#served + 1] = key
+            else
+              local entry = sub(record, at, stop)
+              local rest = sub(record, 1, at - 1) .. sub(record, stop + 1)
+              if rest == '' then
+                dels[#dels + 1] = key
+              else
+                sets[#sets + 1] = key
+                sets[#sets + 1] = rest
+              end
+              note_removed(removed, sub(entry, 6, 15), key)
+              usage.moved(ref, 'w', 'p', size)
+              add_pending(base, now, 'f', key, entry)
+              dropped[#dropped + 1] = key
+            end
+            return true
+          end
+        end)
+      end
+    end
+  end
+  if #sets > 0 then call('HSET', base .. ':b', unpack(sets)) end
+  if #dels > 0 then call('HDEL', base .. ':b', unpack(dels)) end
+  forget_runs(base, removed)
+  leave(base, usage, {serve = served, drop = dropped})
+  if to < session.count then return to end
+  if session.inserted < session.count then note_inserted(base, sid, 0, true) end
+  session_drop(base, sid)
+  return -1
+end
+
+-- kvcm_finish: the client's Finish. ARGV: gen, sid, 'offset' | 'bools', number or string of '0' / '1'.
+-- Returns {'OK', next index or -1}; {'GONE'} unknown, used or expired; {'MASK', expected length}.
+register('kvcm_finish', function(keys, args)
+  local base, sid = keys[1], args[2]
+  local refused = enter(base, args[1])
+  if refused then return refused end
+  local session = session_header(base, sid)
+  if not session or session.state ~= OPEN or now_ms() > session.deadline then return {'GONE'} end
+  local _, lost_count = losers(base, sid)
+  local expected, mask = session.count - lost_count, args[4]
+  if args[3] == 'offset' then
+    local offset = tonumber(mask)
+    if offset < 0 or offset > expected then return {'MASK', expected} end
+    mask = string.rep('1', offset) .. string.rep('0', expected - offset)
+  elseif #mask ~= expected then
+    return {'MASK', expected}
+  end
+  session.state = FINISHING
+  session_header_set(base, sid, session)
+  call('HSET', base .. ':w', sid .. ':m', mask)
+  return {'OK', finish_chunk(base, sid, session, 0)}
+end)
+
+-- kvcm_finish_next: goes on with a session in FINISHING. ARGV: gen, sid, index. Returns {'OK', next} or {'GONE'}.
+register('kvcm_finish_next', function(keys, args)
+  local base, sid = keys[1], args[2]
+  local refused = enter(base, args[1])
+  if refused then return refused end
+  local session = session_header(base, sid)
+  if not session or session.state ~= FINISHING then return {'GONE'} end
+  return {'OK', finish_chunk(base, sid, session, tonumber(args[3]))}
+end)
+
+-- kvcm_fail: ends an OPEN session with all blocks failed: past its deadline, or at once when ARGV[3] = '1'.
+-- ARGV: gen, sid, force, then (key, entry) pairs of blocks that were never inserted: their slots are freed.
+register('kvcm_fail', function(keys, args)
+  local base, sid = keys[1], args[2]
+  local refused = enter(base, args[1])
+  if refused then return refused end
+  local session, now = session_header(base, sid), now_ms()
+  if not session or session.state ~= OPEN then return {'GONE'} end
+  if args[3] ~= '1' and now <= session.deadline then return {'GONE'} end
+  local usage = usage_delta()
+  for i = 4, #args, 2 do
+    usage.moved(session.ref, nil, 'p', size_at(args[i + 1], 1))
+    add_pending(base, now, 'f', args[i], args[i + 1])
+  end
+  leave(base, usage)
+  local _, lost_count = losers(base, sid)
+  session.state = FINISHING
+  session_header_set(base, sid, session)
+  call('HSET', base .. ':w', sid .. ':m', string.rep('0', session.count - lost_count))
+  return {'OK', finish_chunk(base, sid, session, 0)}
+end)

@@ -1,0 +1,154 @@
+-- Removal: SERVING / WRITING -> DELETING -> gone, and the list of pending deletions.
+--   {tag}:d  location id + key by due time      {tag}:p  location id + key -> flag + location entry
+
+-- kvcm_remove: marks locations DELETING. ARGV: gen, mode, delay ms, begin ms, end ms, packed keys.
+--   mode 'all': every location; 'time': SERVING ones written within [begin, end] and, with mode 'until',
+--   also WRITING ones started by then; 'meta': as 'until', but the record goes at once and the bytes leave
+--   the usage: the entry waits for its way to the storage's orphan list.
+-- Returns {number of locations, their bytes}.
+register('kvcm_remove', function(keys, args)
+  local base, mode = keys[1], args[2]
+  local refused = enter(base, args[1])
+  if refused then return refused end
+  local now = now_ms()
+  local due = now + tonumber(args[3])
+  local from, to = tonumber(args[4]), tonumber(args[5])
+  local chunk = unpack_keys(args[6])
+  if #chunk == 0 then return {0, 0} end
+  local records = call('HMGET', base .. ':b', unpack(chunk))
+  local sets, dels, removed, usage, dropped = {}, {}, {}, usage_delta(), {}
+  local count, bytes = 0, 0
+  for i, key in ipairs(chunk) do
+    local record = records[i]
+    if record then
+      local parts, changed = {}, false
+      each_location(record, function(at, stop, status, ref)
+        local time = struct.unpack('>I6', sub(record, at + 21, at + 26))
+        local wanted = status ~= DELETING
+        if wanted and mode ~= 'all' then
+          wanted = time >= from and time <= to and (status == SERVING or mode ~= 'time')
+        end
+        if not wanted then
+          parts[#parts + 1] = sub(record, at, stop)
+          return
+        end
+        local size = size_at(record, at)
+        local entry = char(DELETING) .. sub(record, at + 1, stop)
+        changed, count, bytes = true, count + 1, bytes + size
+        if mode == 'meta' then
+          usage.moved(ref, status == SERVING and 's' or 'w', nil, size)
+          add_pending(base, now, 'o', key, entry)
+          note_removed(removed, sub(entry, 6, 15), key)
+        else
+          usage.moved(ref, status == SERVING and 's' or 'w', 'p', size)
+          add_pending(base, due, 'd', key, entry)
+          parts[#parts + 1] = entry
+        end
+      end)
+      if changed then
+        dropped[#dropped + 1] = key
+        local rest = concat(parts)
+        if rest == '' then
+          dels[#dels + 1] = key
+        else
+          sets[#sets + 1] = key
+          sets[#sets + 1] = rest
+        end
+      end
+    end
+  end
+  if count > 0 then
+    if #sets > 0 then call('HSET', base .. ':b', unpack(sets)) end
+    if #dels > 0 then call('HDEL', base .. ':b', unpack(dels)) end
+    forget_runs(base, removed)
+    leave(base, usage, {drop = dropped})
+  end
+  return {count, string.format('%d', bytes)}
+end)
+
+-- kvcm_due: pending deletions that are due. ARGV: limit. Returns {now, member, value, member, value, …}.
+register('kvcm_due', function(keys, args)
+  local base, now = keys[1], now_ms()
+  local members = call('ZRANGEBYSCORE', base .. ':d', '-inf', now, 'LIMIT', 0, args[1])
+  local reply = {now}
+  if #members > 0 then
+    local values = call('HMGET', base .. ':p', unpack(members))
+    for i, member in ipairs(members) do
+      reply[#reply + 1] = member
+      reply[#reply + 1] = values[i] or ''
+    end
+  end
+  return reply
+end, {'no-writes'})
+
+-- kvcm_deleted: the objects of these members are gone from the storage. ARGV: gen, second-pass delay ms, members…
+-- A failed write ('f') is freed once more after the longest write timeout ('g'): a late writer may still come.
+register('kvcm_deleted', function(keys, args)
+  local base = keys[1]
+  local refused = enter(base, args[1])
+  if refused then return refused end
+  local again = now_ms() + tonumber(args[2])
+  local usage, removed, count = usage_delta(), {}, 0
+  for i = 3, #args do
+    local member = args[i]
+    local value = call('HGET', base .. ':p', member)
+    if value then
+      count = count + 1
+      local flag, entry = sub(value, 1, 1), sub(value, 2)
+      local _, _, ref = struct.unpack('>BBI3', entry)
+      if flag == 'd' or flag == 'f' then usage.moved(ref, 'p', nil, size_at(entry, 1)) end
+      if flag == 'f' then
+        call('HSET', base .. ':p', member, 'g' .. entry)
+        call('ZADD', base .. ':d', again, member)
+      else
+        call('HDEL', base .. ':p', member)
+        call('ZREM', base .. ':d', member)
+      end
+      if flag == 'd' then
+        local locid, key = sub(member, 1, 8), sub(member, 9)
+        local record = call('HGET', base .. ':b', key)
+        if record then
+          each_location(record, function(at, stop, status)
+            if status == DELETING and sub(record, at + 5, at + 12) == locid then
+              local rest = sub(record, 1, at - 1) .. sub(record, stop + 1)
+              if rest == '' then
+                call('HDEL', base .. ':b', key)
+              else
+                call('HSET', base .. ':b', key, rest)
+              end
+              note_removed(removed, sub(record, at + 5, at + 14), key)
+              return true
+            end
+          end)
+        end
+      end
+    end
+  end
+  if count > 0 then
+    forget_runs(base, removed)
+    leave(base, usage)
+  end
+  return count
+end)
+
+-- kvcm_postpone: these members could not be deleted yet. ARGV: gen, delay ms, members…
+register('kvcm_postpone', function(keys, args)
+  local refused = enter(keys[1], args[1])
+  if refused then return refused end
+  local due = now_ms() + tonumber(args[2])
+  for i = 3, #args do call('ZADD', keys[1] .. ':d', 'XX', due, args[i]) end
+  return #args - 2
+end)
+
+-- kvcm_touch: a read used these runs. ARGV: gen, packed (10-byte run, 2-byte depth, 4-byte age in ms) …
+register('kvcm_touch', function(keys, args)
+  local refused = enter(keys[1], args[1])
+  if refused then return refused end
+  local now, recency, blob = now_ms(), keys[1] .. ':r', args[2]
+  for at = 1, #blob, 16 do
+    local run, depth, age = struct.unpack('>c10I2I4', sub(blob, at, at + 15))
+    local score = (now - age) * 4096 + 4095 - math.min(depth, 4095)
+    call('ZADD', recency, 'XX', 'GT', string.format('%.0f', score), run)
+  end
+  return #blob / 16
+end)

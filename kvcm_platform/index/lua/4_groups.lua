@@ -1,0 +1,148 @@
+-- A group's quota: limits, usage vectors of its shards, open reservations. Base key {g:<number>}.
+--   base         totals: u, u:<type>, p, n, n:<type> of the vectors; r, r:<type> of the reservations
+--   base .. ':l' limits: version, total, <type>
+--   base .. ':v' <instance>:<shard> -> cmsgpack {gen, seq, {ref:state -> bytes}, {ref:state -> blocks}}
+--   base .. ':r' <sid>|<instance>:<shard> -> cmsgpack {bytes, type, insert_by}      base .. ':x' the same by insert-by
+
+local function add_total(base, field, amount)
+  if amount ~= 0 then call('HINCRBY', base, field, string.format('%d', amount)) end
+end
+
+local function total(base, field) return tonumber(call('HGET', base, field) or '0') end
+
+-- kvcm_limits: what the publication of a group sets. ARGV: version, total, then (type, bytes) pairs.
+register('kvcm_limits', function(keys, args)
+  local limits = keys[1] .. ':l'
+  if tonumber(call('HGET', limits, 'version') or '-1') >= tonumber(args[1]) then return 0 end
+  call('DEL', limits)
+  call('HSET', limits, 'version', args[1], 'total', args[2])
+  for i = 3, #args, 2 do call('HSET', limits, args[i], args[i + 1]) end
+  return 1
+end)
+
+-- kvcm_reserve: all or nothing. ARGV: sid, insert-by ms, bytes, number of candidates,
+--   their types in order, then ('<instance>:<shard>', bytes) pairs.
+-- Returns {'OK', index of the first candidate whose type has room} | {'GROUP', used, limit} | {'TYPE'} | {'LIMITS'}.
+register('kvcm_reserve', function(keys, args)
+  local base, sid, insert_by, bytes = keys[1], args[1], args[2], tonumber(args[3])
+  local limits = base .. ':l'
+  local cap = call('HGET', limits, 'total')
+  if not cap then return {'LIMITS'} end
+  local used = total(base, 'u') + total(base, 'r')
+  if used + bytes > tonumber(cap) then return {'GROUP', string.format('%d', used), cap} end
+  local count = tonumber(args[4])
+  for i = 1, count do
+    local kind = args[4 + i]
+    local own = call('HGET', limits, kind)
+    if not own or total(base, 'u:' .. kind) + total(base, 'r:' .. kind) + bytes <= tonumber(own) then
+      for j = 5 + count, #args, 2 do
+        local field = sid .. '|' .. args[j]
+        call('HSET', base .. ':r', field, cmsgpack.pack({tonumber(args[j + 1]), kind, tonumber(insert_by)}))
+        call('ZADD', base .. ':x', insert_by, field)
+        add_total(base, 'r', tonumber(args[j + 1]))
+        add_total(base, 'r:' .. kind, tonumber(args[j + 1]))
+      end
+      return {'OK', i - 1}
+    end
+  end
+  return {'TYPE'}
+end)
+
+local function reservation_shrink(base, field, inserted, is_done)
+  local raw = call('HGET', base .. ':r', field)
+  if not raw then return end
+  local r = cmsgpack.unpack(raw)
+  local bytes, kind, insert_by, seen = r[1], r[2], r[3], r[4] or 0
+  local step = is_done and bytes or math.min(bytes, inserted - seen)
+  if step > 0 then
+    add_total(base, 'r', -step)
+    add_total(base, 'r:' .. kind, -step)
+  end
+  if is_done or bytes - step <= 0 then
+    call('HDEL', base .. ':r', field)
+    call('ZREM', base .. ':x', field)
+  else
+    call('HSET', base .. ':r', field, cmsgpack.pack({bytes - step, kind, insert_by, inserted}))
+  end
+end
+
+-- kvcm_push: the usage of one shard. ARGV: '<instance>:<shard>', gen, seq, cmsgpack {bytes, blocks} maps of 'ref:state',
+--   then (sid, bytes inserted, '1' when no more will come) triples of the sessions inserted since the last push.
+-- An older (gen, seq) changes nothing. An empty vector removes the shard's row. Returns 1 when it was taken.
+register('kvcm_push', function(keys, args)
+  local base, shard, gen, seq = keys[1], args[1], tonumber(args[2]), tonumber(args[3])
+  local before = call('HGET', base .. ':v', shard)
+  local old = before and cmsgpack.unpack(before) or {-1, -1, {}, {}}
+  if gen < old[1] or (gen == old[1] and seq < old[2]) then return 0 end
+  local vector = cmsgpack.unpack(args[4])
+  local function account(bytes, blocks, sign)
+    for where, amount in pairs(bytes) do
+      local ref, state = string.match(where, '^(%d+):(%a)$')
+      local kind = math.floor(tonumber(ref) / 65536)
+      add_total(base, 'u', sign * amount)
+      add_total(base, 'u:' .. kind, sign * amount)
+      if state == 'p' then add_total(base, 'p', sign * amount) end
+    end
+    for where, amount in pairs(blocks) do add_total(base, 'n', sign * amount) end
+  end
+  account(old[3], old[4], -1)
+  account(vector[1], vector[2], 1)
+  if next(vector[1]) == nil and next(vector[2]) == nil then
+    call('HDEL', base .. ':v', shard)
+  else
+    call('HSET', base .. ':v', shard, cmsgpack.pack({gen, seq, vector[1], vector[2]}))
+  end
+  for i = 5, #args, 3 do
+    reservation_shrink(base, args[i] .. '|' .. shard, tonumber(args[i + 1]), args[i + 2] == '1')
+  end
+  return 1
+end)
+
+-- kvcm_release: gives reservations back: ARGV = fields. For a Start that failed before it wrote, and for the
+-- sweeper, which calls it only past the insert-by time plus margin and after a fresh push of the shard.
+register('kvcm_release', function(keys, args)
+  for _, field in ipairs(args) do reservation_shrink(keys[1], field, 0, true) end
+  return #args
+end)
+
+-- kvcm_usage: one shard's usage with the sessions inserted since the last push, for the pusher.
+register('kvcm_usage', function(keys)
+  return {call('HGETALL', keys[1]), call('HGETALL', keys[1] .. ':up')}
+end, {'no-writes'})
+
+-- kvcm_pushed: forgets reported sessions that have nothing more to report and did not change since.
+-- ARGV: (sid, value) pairs.
+register('kvcm_pushed', function(keys, args)
+  local up = keys[1] .. ':up'
+  for i = 1, #args, 2 do
+    if call('HGET', up, args[i]) == args[i + 1] and sub(args[i + 1], -1) == '+' then call('HDEL', up, args[i]) end
+  end
+  return 1
+end)
+
+-- kvcm_generation: the number of the present life of the server. ARGV: server identity. Base {kvcm}:generation.
+register('kvcm_generation', function(keys, args)
+  if call('HGET', keys[1], 'server') ~= args[1] then
+    call('HINCRBY', keys[1], 'number', 1)
+    call('HSET', keys[1], 'server', args[1])
+  end
+  return tonumber(call('HGET', keys[1], 'number'))
+end)
+
+-- kvcm_publish: registry entries. ARGV: version, then (field, JSON or '' to remove) pairs.
+-- base = {kvcm}:registry (field '<kind>:<name>' -> '<version> <JSON>'); ':v' newest version; ':log' what changed.
+-- Entry by entry the newer version wins, so publications may arrive in any order and any number of times;
+-- a removal leaves its version behind for that reason.
+register('kvcm_publish', function(keys, args)
+  local base, version = keys[1], tonumber(args[1])
+  for i = 2, #args, 2 do
+    local known = call('HGET', base, args[i]) or ''
+    local had = tonumber(string.match(known, '^(%d+) ') or '-1')
+    if version >= had then
+      call('HSET', base, args[i], args[1] .. ' ' .. args[i + 1])
+      call('XADD', base .. ':log', 'MAXLEN', '~', 1000, '*', 'f', args[i], 'v', args[1])
+    end
+  end
+  if version > tonumber(call('GET', base .. ':v') or '-1') then call('SET', base .. ':v', args[1]) end
+  return 1
+end)

@@ -1,0 +1,128 @@
+"""The registry in Redis: published by the control plane, read by metadata processes.
+
+One field an object, each with the version that wrote it, so that publications may arrive in any
+order and be repeated. Writing is blocking (redis-py, in Django processes); decoding is shared.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import redis
+
+from kvcm_platform.core.registry import (
+    Entry,
+    GroupEntry,
+    InstanceEntry,
+    Registry,
+    StorageEntry,
+    group_from_dict,
+    instance_from_dict,
+    storage_from_dict,
+    to_dict,
+)
+from kvcm_platform.core.types import WIRE_STORAGE_TYPE
+
+from . import functions, keyspace
+
+KIND = {StorageEntry: "storage", GroupEntry: "group", InstanceEntry: "instance"}
+_FROM_DICT = {"storage": storage_from_dict, "group": group_from_dict, "instance": instance_from_dict}
+
+
+def field_of(kind: str, name: str) -> str:
+    return f"{kind}:{name}"
+
+
+def _name(entry: Entry) -> str:
+    return entry.instance_id if isinstance(entry, InstanceEntry) else entry.name
+
+
+def ensure_functions(client: redis.Redis) -> None:
+    """Loads the function library unless the server has this very version of it."""
+    try:
+        if client.fcall("kvcm_version", 0) == functions.version().encode():
+            return
+    except redis.ResponseError:
+        pass
+    client.function_load(functions.source(), replace=True)
+
+
+def limits_command(group: GroupEntry, version: int) -> tuple[str | int, ...]:
+    """Sets a group's limits in its own hash tag (4.1); an older version changes nothing."""
+    pairs: list[str | int] = []
+    for kind, capacity in group.quota.per_type.items():
+        pairs += [WIRE_STORAGE_TYPE[kind], capacity]
+    base = keyspace.group(group.number)
+    return ("FCALL", "kvcm_limits", 1, base, version, group.quota.capacity_bytes, *pairs)
+
+
+def publish(
+    client: redis.Redis,
+    *,
+    version: int,
+    changed: Iterable[Entry] = (),
+    removed: Iterable[tuple[str, str]] = (),
+) -> None:
+    """Makes changes visible to the data plane. Limits go first: an entry is never ahead of its limits.
+
+    Raises redis.RedisError when the server cannot be reached; the reconciliation of control
+    then publishes again.
+    """
+    changed = list(changed)
+    pairs: list[str | int] = []
+    for entry in changed:
+        pairs += [field_of(KIND[type(entry)], _name(entry)), json.dumps(to_dict(entry), separators=(",", ":"))]
+    for kind, name in removed:
+        pairs += [field_of(kind, name), ""]
+    ensure_functions(client)
+    for entry in changed:
+        if isinstance(entry, GroupEntry):
+            client.execute_command(*limits_command(entry, version))
+    client.fcall("kvcm_publish", 1, keyspace.REGISTRY, version, *pairs)
+
+
+def read_version(client: redis.Redis) -> int | None:
+    """Version of the newest publication; None when there was none (an empty server)."""
+    raw = client.get(keyspace.REGISTRY_VERSION)
+    return None if raw is None else int(raw)
+
+
+def decode(field: bytes, value: bytes) -> tuple[str, str, int, Entry | None]:
+    """(kind, name, version, entry) of one field; the entry is None where it was removed."""
+    kind, _, name = field.decode().partition(":")
+    number, _, text = value.partition(b" ")
+    return kind, name, int(number), _FROM_DICT[kind](json.loads(text)) if text else None
+
+
+def assemble(fields: Mapping[bytes, bytes]) -> Registry:
+    """A registry from all fields of the hash."""
+    parts: dict[str, dict[str, Any]] = {"storage": {}, "group": {}, "instance": {}}
+    newest = 0
+    for field, value in fields.items():
+        kind, name, version, entry = decode(field, value)
+        newest = max(newest, version)
+        if entry is not None:
+            parts[kind][name] = entry
+    return Registry(newest, parts["storage"], parts["group"], parts["instance"])
+
+
+def apply(registry: Registry, field: bytes, value: bytes | None) -> Registry:
+    """The registry with one field changed."""
+    if value is None:
+        return registry
+    kind, name, version, entry = decode(field, value)
+    parts = {"storage": registry.storages, "group": registry.groups, "instance": registry.instances}
+    changed = dict(parts[kind])
+    if entry is None:
+        changed.pop(name, None)
+    else:
+        changed[name] = entry
+    parts[kind] = changed
+    newest = max(registry.version, version)
+    return Registry(newest, parts["storage"], parts["group"], parts["instance"])
+
+
+def read(client: redis.Redis) -> Registry:
+    return assemble(client.hgetall(keyspace.REGISTRY))

@@ -1,0 +1,173 @@
+"""Figures for pages and reports, read with a blocking client: one pipeline a call, whatever the number of objects."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import redis
+
+from kvcm_platform.core.registry import InstanceEntry
+from kvcm_platform.core.types import STORAGE_TYPE_BY_WIRE, StorageType
+
+from . import keyspace
+from .facts import COUNTER_NAMES
+
+REF_SHIFT = 16
+"""A storage reference in records and usage fields is wire type << 16 | storage number."""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupUsage:
+    """Bytes and blocks of a group as its quota sees them: pushed vectors and open reservations.
+
+    `used_bytes` counts writing, serving and pending deletion; what the quota compares is
+    `used_bytes + reserved_bytes`.
+    """
+
+    used_bytes: int = 0
+    reserved_bytes: int = 0
+    pending_bytes: int = 0
+    blocks: int = 0
+    per_type: Mapping[StorageType, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class StorageUsage:
+    used_bytes: int = 0
+    pending_bytes: int = 0
+    blocks: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class InstanceUsage:
+    """Truth of one instance over its shards. `used_bytes` includes pending bytes."""
+
+    used_bytes: int = 0
+    pending_bytes: int = 0
+    blocks: int = 0
+    writing_blocks: int = 0
+    open_write_sessions: int = 0
+    by_storage: Mapping[int, StorageUsage] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Traffic:
+    """Totals since the instance was first seen."""
+
+    requests: int = 0
+    requested_blocks: int = 0
+    hit_blocks: int = 0
+    written_blocks: int = 0
+    removed_blocks: int = 0
+    write_refused: int = 0
+    failed_blocks: int = 0
+
+    @property
+    def hit_rate(self) -> float | None:
+        return self.hit_blocks / self.requested_blocks if self.requested_blocks else None
+
+
+def parse_usage(fields: Mapping[bytes, bytes]) -> dict[tuple[int, str], tuple[int, int]]:
+    """(storage ref, state) -> (bytes, blocks) of one shard's usage hash; states are w, s, p."""
+    found: dict[tuple[int, str], list[int]] = defaultdict(lambda: [0, 0])
+    for name, value in fields.items():
+        if name[:2] in (b"b:", b"n:"):
+            _, ref, state = name.decode().split(":")
+            found[int(ref), state][name[:2] == b"n:"] = int(value)
+    return {where: (amounts[0], amounts[1]) for where, amounts in found.items()}
+
+
+def group_usages(client: redis.Redis, numbers: Iterable[int]) -> dict[int, GroupUsage]:
+    numbers = list(numbers)
+    pipeline = client.pipeline(transaction=False)
+    for number in numbers:
+        pipeline.hgetall(keyspace.group(number))
+    return {number: _group_usage(raw) for number, raw in zip(numbers, pipeline.execute(), strict=True)}
+
+
+def _group_usage(raw: Mapping[bytes, bytes]) -> GroupUsage:
+    totals = {name.decode(): int(value) for name, value in raw.items()}
+    per_type = {
+        kind: totals[f"u:{number}"] for number, kind in STORAGE_TYPE_BY_WIRE.items() if totals.get(f"u:{number}")
+    }
+    return GroupUsage(
+        used_bytes=totals.get("u", 0),
+        reserved_bytes=totals.get("r", 0),
+        pending_bytes=totals.get("p", 0),
+        blocks=totals.get("n", 0),
+        per_type=per_type,
+    )
+
+
+def instance_usages(client: redis.Redis, entries: Sequence[InstanceEntry]) -> dict[str, InstanceUsage]:
+    """Usage by instance id."""
+    pipeline = client.pipeline(transaction=False)
+    for entry in entries:
+        for shard in range(entry.shards):
+            base = keyspace.instance(entry.number, shard)
+            pipeline.hgetall(base)
+            pipeline.zcard(keyspace.session_deadlines(base))
+    replies = iter(pipeline.execute())
+    return {entry.instance_id: _instance_usage(entry, replies) for entry in entries}
+
+
+def _instance_usage(entry: InstanceEntry, replies: Any) -> InstanceUsage:
+    by_storage: dict[int, StorageUsage] = {}
+    writing = sessions = 0
+    for _ in range(entry.shards):
+        for (ref, state), (size, count) in parse_usage(next(replies)).items():
+            number = ref & ((1 << REF_SHIFT) - 1)
+            had = by_storage.get(number, StorageUsage())
+            is_pending = state == "p"
+            by_storage[number] = StorageUsage(
+                had.used_bytes + size,
+                had.pending_bytes + (size if is_pending else 0),
+                had.blocks + (0 if is_pending else count),
+            )
+            writing += count if state == "w" else 0
+        sessions += next(replies)
+    return InstanceUsage(
+        used_bytes=sum(usage.used_bytes for usage in by_storage.values()),
+        pending_bytes=sum(usage.pending_bytes for usage in by_storage.values()),
+        blocks=sum(usage.blocks for usage in by_storage.values()),
+        writing_blocks=writing,
+        open_write_sessions=sessions,
+        by_storage=by_storage,
+    )
+
+
+def storage_usages(client: redis.Redis, entries: Sequence[InstanceEntry]) -> dict[int, StorageUsage]:
+    """Usage by storage number, summed over the given (normally: all) instances."""
+    totals: dict[int, StorageUsage] = {}
+    for usage in instance_usages(client, entries).values():
+        for number, part in usage.by_storage.items():
+            had = totals.get(number, StorageUsage())
+            totals[number] = StorageUsage(
+                had.used_bytes + part.used_bytes,
+                had.pending_bytes + part.pending_bytes,
+                had.blocks + part.blocks,
+            )
+    return totals
+
+
+def open_sessions(client: redis.Redis, entries: Sequence[InstanceEntry]) -> int:
+    pipeline = client.pipeline(transaction=False)
+    for entry in entries:
+        for shard in range(entry.shards):
+            pipeline.zcard(keyspace.session_deadlines(keyspace.instance(entry.number, shard)))
+    return sum(pipeline.execute())
+
+
+def counters(client: redis.Redis, instance_ids: Sequence[str]) -> dict[str, Traffic]:
+    """Totals by instance id."""
+    if not instance_ids:
+        return {}
+    names = [f"{instance_id}|{name}" for instance_id in instance_ids for name in COUNTER_NAMES]
+    values = iter(client.hmget(keyspace.COUNTERS, names))
+    return {
+        instance_id: Traffic(**{name: int(next(values) or 0) for name in COUNTER_NAMES})
+        for instance_id in instance_ids
+    }
