@@ -1,0 +1,41 @@
+"""The engine-side client: metadata calls, moving of block bytes, replay of traces.
+
+from kvcm_platform.client import BlockingMetadataClient, Connection
+
+with BlockingMetadataClient(Connection("127.0.0.1:6381")) as client:
+    hit = client.get_cache_location("my-model", keys)
+"""
+
+from .aio import MetadataClient
+from .blocking import BlockingMetadataClient
+from .channel import Connection, RetryPolicy
+from .errors import KvcmError, TransportError
+from .types import (
+    BlockMeta,
+    ClusterInfo,
+    InstanceInfo,
+    Location,
+    Locations,
+    Registration,
+    Spec,
+    StartedWrite,
+    StorageDescription,
+)
+
+__all__ = [
+    "BlockMeta",
+    "BlockingMetadataClient",
+    "ClusterInfo",
+    "Connection",
+    "InstanceInfo",
+    "KvcmError",
+    "Location",
+    "Locations",
+    "MetadataClient",
+    "Registration",
+    "RetryPolicy",
+    "Spec",
+    "StartedWrite",
+    "StorageDescription",
+    "TransportError",
+]

@@ -1,0 +1,82 @@
+"""The asynchronous client."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+from collections.abc import Awaitable, Callable
+from typing import Concatenate, ParamSpec, Self, TypeVar
+
+import grpc
+
+from kvcm_platform.pb.meta_service_pb2_grpc import MetaServiceStub
+
+from . import calls
+from .calls import Call
+from .channel import CHANNEL_OPTIONS, Attempts, Connection
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def _method(build: Callable[P, Call[T]]) -> Callable[Concatenate[MetadataClient, P], Awaitable[T]]:
+    """A client method with the arguments of `build` that makes the call it describes."""
+
+    @functools.wraps(build)
+    async def method(self: MetadataClient, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return await self.run(build(*args, **kwargs))
+
+    return method
+
+
+class MetadataClient:
+    """Calls on the metadata service from an event loop.
+
+    Raises `KvcmError` where the server refuses and `TransportError` where it does not answer.
+    One client is one connection; it is safe to share among the tasks of its loop.
+    """
+
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
+        if connection.credentials is None:
+            self._channel = grpc.aio.insecure_channel(connection.endpoint, options=CHANNEL_OPTIONS)
+        else:
+            self._channel = grpc.aio.secure_channel(
+                connection.endpoint, connection.credentials, options=CHANNEL_OPTIONS
+            )
+        self._stub = MetaServiceStub(self._channel)  # type: ignore[no-untyped-call]
+        self._metadata = connection.metadata
+
+    async def run(self, call: Call[T], *, timeout_seconds: float | None = None) -> T:
+        """Make a call that a builder of `calls` describes, within a deadline of its own if given."""
+        rpc = getattr(self._stub, call.rpc)
+        attempts = Attempts(call, self.connection, timeout_seconds)
+        while True:
+            try:
+                response = await rpc(
+                    call.request, timeout=attempts.remaining_seconds(), metadata=self._metadata
+                )
+            except grpc.RpcError as error:
+                await asyncio.sleep(attempts.delay_after(error))
+            else:
+                return call.result(response)
+
+    async def close(self) -> None:
+        await self._channel.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    register_instance = _method(calls.register_instance)
+    get_instance_info = _method(calls.get_instance_info)
+    get_cache_location = _method(calls.get_cache_location)
+    get_cache_location_len = _method(calls.get_cache_location_len)
+    get_cache_meta = _method(calls.get_cache_meta)
+    start_write = _method(calls.start_write)
+    finish_write = _method(calls.finish_write)
+    remove = _method(calls.remove)
+    trim = _method(calls.trim)
+    get_cluster_info = _method(calls.get_cluster_info)
