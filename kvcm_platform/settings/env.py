@@ -6,9 +6,11 @@ is generated from `KNOBS`, and a test compares the two.
 
 from __future__ import annotations
 
+import hashlib
 import os
 import secrets
 import socket
+import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -139,7 +141,20 @@ class Env:
     @property
     def redis_url(self) -> str:
         """The index; the supervisor's embedded Valkey listens on a socket in the data dir."""
-        return self["KVCM_REDIS_URL"] or f"unix://{self.data_dir / 'valkey.sock'}"
+        return self["KVCM_REDIS_URL"] or f"unix://{self.valkey_socket}"
+
+    @property
+    def valkey_socket(self) -> Path:
+        """Where the embedded Valkey listens.
+
+        The kernel takes paths of at most 107 bytes. Below a longer data dir the socket lies in a
+        folder of this user whose name follows from the data dir, so that every command finds it.
+        """
+        path = self.data_dir / "valkey.sock"
+        if len(os.fsencode(path)) <= 107:
+            return path
+        digest = hashlib.sha256(os.fsencode(self.data_dir)).hexdigest()[:12]
+        return Path(tempfile.gettempdir()) / f"kvcm-{os.getuid()}-{digest}" / "valkey.sock"
 
     @property
     def broker_url(self) -> str:
