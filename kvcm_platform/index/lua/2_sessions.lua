@@ -186,7 +186,7 @@ local function finish_chunk(base, sid, session, from)
 end
 
 -- kvcm_finish: the client's Finish. ARGV: gen, sid, 'offset' | 'bools', number or string of '0' / '1'.
--- Returns {'OK', next index or -1}; {'GONE'} unknown, used or expired; {'MASK', expected length}.
+-- Returns {'OK', next index or -1, number of blocks}; {'GONE'} unknown, used or expired; {'MASK', expected length}.
 register('kvcm_finish', function(keys, args)
   local base, sid = keys[1], args[2]
   local refused = enter(base, args[1])
@@ -205,7 +205,7 @@ register('kvcm_finish', function(keys, args)
   session.state = FINISHING
   session_header_set(base, sid, session)
   call('HSET', base .. ':w', sid .. ':m', mask)
-  return {'OK', finish_chunk(base, sid, session, 0)}
+  return {'OK', finish_chunk(base, sid, session, 0), expected}
 end)
 
 -- kvcm_finish_next: goes on with a session in FINISHING. ARGV: gen, sid, index. Returns {'OK', next} or {'GONE'}.

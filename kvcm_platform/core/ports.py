@@ -1,0 +1,168 @@
+"""What the use cases need from outside, as protocols.
+
+`BlockIndex` is implemented by `kvcm_platform.index.redis_index.RedisIndex` and called by
+`core.metadata` on each RPC and by the duties of `core.duties`. `RegistrySource` is implemented by
+`kvcm_platform.index.registry_mirror.RegistryMirror`. Records are opaque bytes here; `RecordRules`
+(implemented by `kvcm_platform.index.records`) says what they mean, so that `core` never imports
+the codec.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Protocol
+
+from .masks import Mask
+from .registry import GroupEntry, InstanceEntry, LocationSpecInfo, Registry, StorageEntry
+
+Record = bytes | None
+"""The locations of one block as the index keeps them; None where the block is unknown."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedBlock:
+    """A block to be written: its key, the specs it will have, and its depth in the request."""
+
+    key: int
+    depth: int
+    spec_set: int
+    specs: tuple[LocationSpecInfo, ...]
+
+    @property
+    def size(self) -> int:
+        return sum(spec.size for spec in self.specs)
+
+
+@dataclass(frozen=True, slots=True)
+class WritePlan:
+    """One Start after placement was decided. `deadline_ms`, `insert_by_ms` are the index's clock."""
+
+    instance: InstanceEntry
+    group: GroupEntry
+    session_id: str
+    location_id: str
+    blocks: tuple[PlannedBlock, ...]
+    insert_by_ms: int
+    deadline_ms: int
+
+    @property
+    def size(self) -> int:
+        return sum(block.size for block in self.blocks)
+
+
+@dataclass(frozen=True, slots=True)
+class WriteLimits:
+    max_sessions: int
+    max_key_count: int
+
+
+class TrimMode(StrEnum):
+    """TIME: SERVING blocks finished within the span. UNTIL: also WRITING ones started by its end.
+
+    META: as UNTIL, but only the records go; the objects become orphans of their storage.
+    """
+
+    TIME = "time"
+    UNTIL = "until"
+    META = "meta"
+
+
+@dataclass(frozen=True, slots=True)
+class Removed:
+    """What a removal marked: number of locations and their bytes."""
+
+    locations: int
+    size: int
+
+
+class RecordRules(Protocol):
+    """What a record says."""
+
+    def served(self, record: Record, unserved: frozenset[int]) -> bytes | None:
+        """The wire bytes of a serving location on a served storage, else None."""
+        ...
+
+    def exists(self, record: Record, unserved: frozenset[int]) -> bool:
+        """WRITING, DELETING, or SERVING on a storage that is served now: nothing to write."""
+        ...
+
+    def first(self, record: Record) -> tuple[str, int, bytes] | None:
+        """(location id, status, wire bytes) of the first location whatever its status."""
+        ...
+
+    def placeholder(self, instance: InstanceEntry) -> bytes: ...
+
+    def only_specs(self, wire: bytes, names: frozenset[str]) -> bytes: ...
+
+
+class BlockIndex(Protocol):
+    """The shared truth about blocks. All calls raise DomainError(NOT_READY) while it cannot be reached."""
+
+    def now_ms(self) -> int: ...
+
+    async def records(self, instance: InstanceEntry, keys: Sequence[int]) -> list[Record]: ...
+
+    def touch(self, instance: InstanceEntry, records: Sequence[Record], depth: int) -> None:
+        """Notes that these records were used, the first of them at `depth`; flushed in the background."""
+        ...
+
+    def touch_keys(self, instance: InstanceEntry, keys: Sequence[int], depth: int) -> None:
+        """The same for blocks whose records the caller did not need: read in the background."""
+        ...
+
+    async def reserve(self, plan: WritePlan, candidates: Sequence[StorageEntry]) -> StorageEntry:
+        """Reserves the plan's bytes against group and type quota; returns the first candidate with room.
+
+        Raises DomainError(CAPACITY).
+        """
+        ...
+
+    async def write(
+        self, plan: WritePlan, storage: StorageEntry | None, unserved: frozenset[int], limits: WriteLimits
+    ) -> tuple[list[bytes], set[int]]:
+        """Opens the session and inserts its blocks as WRITING.
+
+        Returns the wire bytes of the blocks to be written, in order, and the indexes of those
+        that exist by now. Without blocks `storage` is None. Raises DomainError(CAPACITY) past
+        `limits`, and DomainError(NOT_READY) when the insert came too late; nothing stays reserved.
+        """
+        ...
+
+    async def finish(self, instance: InstanceEntry, session_id: str, mask: Mask) -> tuple[int, int]:
+        """Ends an open session. Returns the numbers of blocks (written, failed).
+
+        Raises DomainError(INTERNAL) for an unknown, used, expired or foreign session and
+        DomainError(INVALID_ARGUMENT) for a mask that does not fit.
+        """
+        ...
+
+    async def trim(
+        self, instance: InstanceEntry, mode: TrimMode, begin_ms: int, end_ms: int, delay_ms: int
+    ) -> None:
+        """Removes by time. The trim is on record before the first block goes, so a crash does not end it.
+
+        Small trims are complete when this returns, large ones go on in the background.
+        """
+        ...
+
+    async def remove(self, instance: InstanceEntry, keys: Sequence[int], delay_ms: int) -> Removed:
+        """Marks all locations of these blocks DELETING, due in `delay_ms`."""
+        ...
+
+
+class RegistrySource(Protocol):
+    @property
+    def current(self) -> Registry: ...
+
+    async def instance(self, instance_id: str) -> InstanceEntry | None:
+        """The instance, read from the registry itself when this process does not know it yet."""
+        ...
+
+
+class Facts(Protocol):
+    """Where the use cases note what happened (kvcm_platform.index.facts.FactsBuffer)."""
+
+    def add(self, instance_id: str, **amounts: int) -> None: ...
+

@@ -1,0 +1,141 @@
+"""Data URIs: how they are built at Start and read back by clients and deleters (WIRE.md 3.8).
+
+`<scheme>://<storage><path>?k=v&k=v`, parameters sorted by name, no percent-encoding. Names of
+objects and files end in `.` + location id, so that no URI is ever issued twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import xxhash
+
+from .errors import Code, DomainError
+from .registry import LocationSpecInfo, StorageEntry
+from .types import URI_SCHEME, StorageType
+
+FILE_TYPES = frozenset({StorageType.NFS, StorageType.HF3FS, StorageType.VCNS_HF3FS})
+_SEED = 42
+
+
+@dataclass(frozen=True, slots=True)
+class DataUri:
+    """A parsed URI. `size` is bytes; `slot` is blkid, 0 where a file holds one block."""
+
+    scheme: str
+    storage: str
+    path: str
+    size: int
+    slot: int
+    params: dict[str, str]
+
+    @property
+    def offset(self) -> int:
+        """Byte offset of the block in its file."""
+        return self.slot * self.size
+
+
+def parse_uri(uri: str) -> DataUri:
+    """Raises ValueError with the reason for anything that is not a data URI."""
+    scheme, separator, rest = uri.partition("://")
+    if not separator or not scheme:
+        raise ValueError(f"not a data URI: {uri!r}")
+    location, _, query = rest.partition("?")
+    storage, slash, path = location.partition("/")
+    params = dict(part.partition("=")[::2] for part in query.split("&") if part)
+    try:
+        size, slot = int(params.get("size", "0")), int(params.get("blkid", "0"))
+    except ValueError as error:
+        raise ValueError(f"size and blkid must be numbers: {uri!r}") from error
+    if not storage or size < 0 or slot < 0:
+        raise ValueError(f"not a data URI: {uri!r}")
+    return DataUri(scheme, storage, slash + path, size, slot, params)
+
+
+def key_hex(key: int) -> str:
+    """A block key as the protocol writes it: unsigned, lower case, no padding."""
+    return f"{key & 0xFFFFFFFFFFFFFFFF:x}"
+
+
+def file_root(storage: StorageEntry) -> str:
+    """The directory under which a file storage keeps its objects, with its trailing slash."""
+    if storage.type is StorageType.NFS:
+        root = str(storage.spec["root_path"])
+    else:
+        root = f"{str(storage.spec['mountpoint']).rstrip('/')}/{str(storage.spec['root_dir']).strip('/')}"
+    return root if root.endswith("/") else root + "/"
+
+
+def slots_per_file(storage: StorageEntry) -> int:
+    return max(1, int(storage.spec.get("key_count_per_file") or 1))
+
+
+def build_uris(
+    storage: StorageEntry,
+    instance_id: str,
+    specs: Sequence[LocationSpecInfo],
+    keys: Sequence[int],
+    location_id: str,
+) -> list[list[str]]:
+    """URIs of newly placed blocks: for each key one URI per spec, in the order of `specs`.
+
+    If all specs have one size, one allocation covers "spec 0: all keys, spec 1: all keys, …", so
+    a slot file may span two specs; otherwise each spec is allocated by itself.
+    """
+    hexes = [key_hex(key) for key in keys]
+    names = [[f"{instance_id}/{spec.name}/{text}" for text in hexes] for spec in specs]
+    if storage.type is StorageType.MOONCAKE:
+        rows = [
+            [f"mooncake://{storage.name}/?key={name}.{location_id}&size={spec.size}" for name in row]
+            for spec, row in zip(specs, names, strict=True)
+        ]
+    elif storage.type in FILE_TYPES:
+        if len({spec.size for spec in specs}) == 1:
+            flat = [name for row in names for name in row]
+            uris = _file_uris(storage, flat, specs[0].size, location_id)
+            rows = [uris[i * len(keys) : (i + 1) * len(keys)] for i in range(len(specs))]
+        else:
+            rows = [
+                _file_uris(storage, row, spec.size, location_id)
+                for spec, row in zip(specs, names, strict=True)
+            ]
+    else:
+        raise DomainError(Code.UNSUPPORTED, f"storage {storage.name}: placement on {storage.type} is not built")
+    return [list(row) for row in zip(*rows, strict=True)]
+
+
+def _file_uris(storage: StorageEntry, names: Sequence[str], size: int, location_id: str) -> list[str]:
+    prefix = f"{URI_SCHEME[storage.type]}://{storage.name}{file_root(storage)}"
+    per_file = slots_per_file(storage)
+    if per_file == 1:
+        return [f"{prefix}{name}.{location_id}?size={size}" for name in names]
+    uris: list[str] = []
+    for start in range(0, len(names), per_file):
+        run = names[start : start + per_file]
+        path = run[0]
+        if len(run) > 1:
+            path += "_" + xxhash.xxh64("|".join(run).encode(), seed=_SEED).hexdigest().lstrip("0")
+        path = f"{prefix}{path}.{location_id}"
+        uris.extend(f"{path}?blkid={slot}&size={size}" for slot in range(len(run)))
+    return uris
+
+
+@dataclass(frozen=True, slots=True)
+class SlotPosition:
+    """Where one block stood in its Start: block `index` of `count`, `per_file` slots a file."""
+
+    index: int
+    count: int
+    per_file: int
+
+    def slots_in_file(self, spec_index: int, spec_count: int, is_joint: bool) -> int:
+        """How many slots the file of this block's spec was given.
+
+        `is_joint` = all specs have one size and were allocated together.
+        """
+        if self.per_file <= 1:
+            return 1
+        at = spec_index * self.count + self.index if is_joint else self.index
+        total = self.count * spec_count if is_joint else self.count
+        return min(self.per_file, total - at // self.per_file * self.per_file)

@@ -1,0 +1,219 @@
+"""Binary layouts: block records, write-session headers, and locations as wire bytes.
+
+A record is one or more locations. Each is a header of 36 bytes, big endian, and the location
+already encoded as one `locations` entry of the answer, so that a hit is copied, never rebuilt:
+
+    0 status 1 | 1 spec set 1 | 2 storage ref 3 | 5 location id 8 | 13 run ordinal 2 | 15 bytes 6 |
+    21 time ms 6 | 27 index 2 | 29 count - 1 2 | 31 slots a file 2 | 33 wire length 3 | 36 wire …
+
+Bytes 5..15 are the run's name. The time is that of Start while writing, of Finish afterwards.
+`index`, `count` and `slots a file` place the block in its Start's files (core.uris.SlotPosition).
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from kvcm_platform.core.registry import InstanceEntry, LocationSpecInfo, StorageEntry
+from kvcm_platform.core.types import LOCATION_WIRE_TYPE, WIRE_STORAGE_TYPE, LocationStatus
+from kvcm_platform.core.uris import SlotPosition
+from kvcm_platform.pb import meta_service_pb2 as pb
+
+HEADER = 36
+_HEAD = struct.Struct(">BBHB8sH")
+LOCATIONS_TAG = b"\x12"
+"""Field 2, length-delimited: `locations` of GetCacheLocationResponse and GetCacheMetaResponse."""
+START_LOCATIONS_TAG = b'"'
+"""Field 4, length-delimited: `locations` of StartWriteCacheResponse."""
+
+SERVING = int(LocationStatus.SERVING)
+
+
+def storage_ref(storage: StorageEntry) -> int:
+    """How records and usage name a storage: its wire type, then its number."""
+    return WIRE_STORAGE_TYPE[storage.type] << 16 | storage.number
+
+
+@dataclass(frozen=True, slots=True)
+class StoredLocation:
+    """One location of a record, decoded."""
+
+    status: int
+    spec_set: int
+    storage_ref: int
+    location_id: str
+    run: bytes
+    size: int
+    time_ms: int
+    position: SlotPosition
+    wire: bytes
+
+    @property
+    def storage_number(self) -> int:
+        return self.storage_ref & 0xFFFF
+
+    def specs(self) -> list[tuple[str, str]]:
+        """(spec name, URI) pairs."""
+        return [(spec.name, spec.uri) for spec in parse_location(self.wire).location_specs]
+
+
+def parse_location(wire: bytes) -> pb.CacheLocation:
+    """The message of one entry of wire bytes, whichever tag opens it."""
+    return pb.GetCacheLocationResponse.FromString(LOCATIONS_TAG + wire[1:]).locations[0]
+
+
+def locations(record: bytes) -> Iterator[StoredLocation]:
+    """Decodes a record; for pages, deletion and recounts, not for hits."""
+    at = 0
+    while at < len(record):
+        stop = at + HEADER + int.from_bytes(record[at + 33 : at + 36])
+        yield StoredLocation(
+            status=record[at],
+            spec_set=record[at + 1],
+            storage_ref=int.from_bytes(record[at + 2 : at + 5]),
+            location_id=record[at + 5 : at + 13].decode(),
+            run=record[at + 5 : at + 15],
+            size=int.from_bytes(record[at + 15 : at + 21]),
+            time_ms=int.from_bytes(record[at + 21 : at + 27]),
+            position=SlotPosition(
+                index=int.from_bytes(record[at + 27 : at + 29]),
+                count=int.from_bytes(record[at + 29 : at + 31]) + 1,
+                per_file=int.from_bytes(record[at + 31 : at + 33]),
+            ),
+            wire=record[at + HEADER : stop],
+        )
+        at = stop
+
+
+def entry(
+    *,
+    status: int,
+    spec_set: int,
+    ref: int,
+    location_id: str,
+    run_ordinal: int,
+    size: int,
+    time_ms: int,
+    position: SlotPosition,
+    wire: bytes,
+) -> bytes:
+    """One location of a record, encoded."""
+    return b"".join(
+        (
+            _HEAD.pack(status, spec_set, ref >> 8, ref & 0xFF, location_id.encode(), run_ordinal),
+            size.to_bytes(6),
+            time_ms.to_bytes(6),
+            struct.pack(">HHH", position.index, position.count - 1, position.per_file),
+            len(wire).to_bytes(3),
+            wire,
+        )
+    )
+
+
+def _varint(value: int) -> bytes:
+    if value < 0x80:
+        return bytes((value,))
+    out = bytearray()
+    while value >= 0x80:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+def _field(tag: bytes, body: bytes) -> bytes:
+    return tag + _varint(len(body)) + body
+
+
+def location_wire(storage: StorageEntry, specs: Sequence[LocationSpecInfo], uris: Sequence[str]) -> bytes:
+    """A location as one `locations` entry of a query's answer."""
+    return _location(LOCATION_WIRE_TYPE[storage.type], [(s.name, u) for s, u in zip(specs, uris, strict=True)])
+
+
+def _location(wire_type: int, pairs: Sequence[tuple[str, str]]) -> bytes:
+    body = [b"\x08" + _varint(wire_type) if wire_type else b"", b"\x10" + _varint(len(pairs))]
+    for name, uri in pairs:
+        spec = _field(b"\x0a", name.encode())
+        if uri:
+            spec += _field(b"\x12", uri.encode())
+        body.append(_field(b"\x1a", spec))
+    return _field(LOCATIONS_TAG, b"".join(body))
+
+
+def placeholder(instance: InstanceEntry) -> bytes:
+    """What stands for a missing block: no type, every spec with an empty URI (WIRE.md 3.3)."""
+    return _location(0, [(spec.name, "") for spec in instance.location_spec_infos])
+
+
+def only_specs(wire: bytes, names: frozenset[str]) -> bytes:
+    """The location with the named specs alone; spec_size stays as it is (WIRE.md 3.3)."""
+    message = parse_location(wire)
+    kept = [spec for spec in message.location_specs if spec.name in names]
+    del message.location_specs[:]
+    message.location_specs.extend(kept)
+    return _field(LOCATIONS_TAG, message.SerializeToString())
+
+
+# Write-session header; the functions change its first part, `spec_sets` tells how blocks were placed.
+_SESSION = struct.Struct(">B6s6s3s3s6s8s3sH")
+
+
+@dataclass(frozen=True, slots=True)
+class SessionHeader:
+    """State of a write session. Times are Redis milliseconds; `count` is the number of its keys."""
+
+    state: int
+    insert_by_ms: int
+    deadline_ms: int
+    count: int
+    inserted: int
+    started_ms: int
+    location_id: str
+    storage_ref: int
+    per_file: int
+    spec_sets: bytes
+    """One byte a key when spec groups were named, else empty: every key has all specs."""
+
+    def pack(self) -> bytes:
+        return (
+            _SESSION.pack(
+                self.state,
+                self.insert_by_ms.to_bytes(6),
+                self.deadline_ms.to_bytes(6),
+                self.count.to_bytes(3),
+                self.inserted.to_bytes(3),
+                self.started_ms.to_bytes(6),
+                self.location_id.encode(),
+                self.storage_ref.to_bytes(3),
+                self.per_file,
+            )
+            + self.spec_sets
+        )
+
+    @classmethod
+    def unpack(cls, raw: bytes) -> SessionHeader:
+        state, insert_by, deadline, count, inserted, started, location_id, ref, per_file = _SESSION.unpack_from(raw)
+        as_int = int.from_bytes
+        return cls(
+            state,
+            as_int(insert_by),
+            as_int(deadline),
+            as_int(count),
+            as_int(inserted),
+            as_int(started),
+            location_id.decode(),
+            as_int(ref),
+            per_file,
+            raw[_SESSION.size :],
+        )
+
+
+def pack_keys(keys: Sequence[int]) -> bytes:
+    """Signed 64-bit keys, big endian, one behind the other."""
+    return struct.pack(f">{len(keys)}q", *keys)
+
+
+def unpack_keys(blob: bytes) -> tuple[int, ...]:
+    return struct.unpack(f">{len(blob) // 8}q", blob)

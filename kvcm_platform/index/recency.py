@@ -1,0 +1,78 @@
+"""Refreshes the recency of runs that reads used: collected per run, flushed about once a second."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+
+from kvcm_platform.core.registry import InstanceEntry
+
+from . import codec, keyspace, records
+from .connection import Connection
+
+_TOUCH = struct.Struct(">10sHI")
+MAX_RUNS = 200_000
+MAX_KEYS = 1_000_000
+CHUNK = 512
+
+
+class RecencyBuffer:
+    """What was used since the last flush. Past its limits new touches are dropped and counted."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._runs: dict[str, dict[bytes, tuple[int, int]]] = {}
+        self._keys: dict[str, dict[int, tuple[int, int]]] = {}
+        self._run_count = self._key_count = 0
+        self.dropped = 0
+
+    def touch(self, instance: InstanceEntry, found: Sequence[bytes | None], depth: int) -> None:
+        if self._run_count > MAX_RUNS:
+            self.dropped += 1
+            return
+        now = self._connection.now_ms()
+        rows = self._runs.setdefault(keyspace.instance(instance.number, 0), {})
+        before = len(rows)
+        for run, position in records.runs(found, depth).items():
+            rows[run] = (position, now)
+        self._run_count += len(rows) - before
+
+    def touch_keys(self, instance: InstanceEntry, keys: Sequence[int], depth: int) -> None:
+        if self._key_count > MAX_KEYS:
+            self.dropped += 1
+            return
+        now = self._connection.now_ms()
+        rows = self._keys.setdefault(keyspace.instance(instance.number, 0), {})
+        before = len(rows)
+        for position, key in enumerate(keys, depth):
+            rows[key] = (position, now)
+        self._key_count += len(rows) - before
+
+    async def flush(self) -> None:
+        keys, self._keys, self._key_count = self._keys, {}, 0
+        for base, rows in keys.items():
+            await self._resolve(base, rows)
+        runs, self._runs, self._run_count = self._runs, {}, 0
+        now = self._connection.now_ms()
+        for base, touched in runs.items():
+            items = list(touched.items())
+            for start in range(0, len(items), CHUNK):
+                blob = b"".join(
+                    _TOUCH.pack(run, min(depth, 0xFFFF), max(0, now - at))
+                    for run, (depth, at) in items[start : start + CHUNK]
+                )
+                await self._connection.call(
+                    "FCALL", "kvcm_touch", 1, base, self._connection.generation, blob
+                )
+
+    async def _resolve(self, base: str, rows: dict[int, tuple[int, int]]) -> None:
+        """Turns touched keys into touched runs."""
+        touched = self._runs.setdefault(base, {})
+        items = list(rows.items())
+        for start in range(0, len(items), CHUNK):
+            part = items[start : start + CHUNK]
+            fields = [codec.pack_keys((key,)) for key, _ in part]
+            found = await self._connection.call("HMGET", keyspace.blocks(base), *fields)
+            for record, (_, (depth, at)) in zip(found, part, strict=True):
+                if record is not None and touched.get(record[5:15], (0, 0))[1] < at:
+                    touched[record[5:15]] = (depth, at)

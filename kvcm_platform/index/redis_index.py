@@ -1,0 +1,277 @@
+"""The block index in Redis (`core.ports.BlockIndex`): reads, and the phases of a write."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Concatenate, ParamSpec, TypeVar
+
+from kvcm_platform.core import uris
+from kvcm_platform.core.errors import Code, DomainError, invalid
+from kvcm_platform.core.masks import Mask
+from kvcm_platform.core.ports import PlannedBlock, Record, Removed, TrimMode, WriteLimits, WritePlan
+from kvcm_platform.core.registry import InstanceEntry, StorageEntry
+from kvcm_platform.core.types import WIRE_STORAGE_TYPE, LocationStatus
+from kvcm_platform.core.uris import SlotPosition
+
+from . import codec, keyspace, trims
+from .connection import Connection, IndexUnavailable, StaleGeneration
+from .recency import RecencyBuffer
+from .usage import ShardRef, UsagePusher
+
+CHUNK = 512
+"""Keys that one server-side function changes at most (DESIGN 4.1)."""
+RUN = 16
+OPEN = 1
+SESSION_GONE = "write_session_id has been deleted"
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def guarded(
+    method: Callable[Concatenate[RedisIndex, P], Awaitable[T]],
+) -> Callable[Concatenate[RedisIndex, P], Awaitable[T]]:
+    """Turns an outage into NOT_READY, with the reason."""
+
+    async def call(self: RedisIndex, *args: P.args, **kwargs: P.kwargs) -> T:
+        try:
+            return await method(self, *args, **kwargs)
+        except IndexUnavailable as error:
+            raise DomainError(Code.NOT_READY, f"the index cannot be reached: {error}") from error
+
+    return call
+
+
+def shard_of(instance: InstanceEntry) -> ShardRef:
+    return ShardRef(instance.number, 0, instance.group_number)
+
+
+class RedisIndex:
+    """Adapter of one process. `pusher` and `recency` are flushed by the process's background loop."""
+
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
+        self.pusher = UsagePusher(connection)
+        self.recency = RecencyBuffer(connection)
+        self.touch = self.recency.touch
+        self.touch_keys = self.recency.touch_keys
+
+    def now_ms(self) -> int:
+        return self.connection.now_ms()
+
+    async def function(self, name: str, base: str, *args: Any) -> Any:
+        """A state-changing function with the generation in front; repeated once after a change of generation."""
+        for _ in range(2):
+            try:
+                return await self.connection.call("FCALL", name, 1, base, self.connection.generation, *args)
+            except StaleGeneration:
+                continue
+        raise IndexUnavailable("the server's generation keeps changing")
+
+    @guarded
+    async def records(self, instance: InstanceEntry, keys: Sequence[int]) -> list[Record]:
+        if not keys:
+            return []
+        name = keyspace.blocks(keyspace.instance(instance.number, 0))
+        if len(keys) <= CHUNK:
+            found: list[Record] = await self.connection.call("HMGET", name, *_fields(keys))
+            return found
+        parts = await self.connection.pipeline(
+            [("HMGET", name, *_fields(keys[at : at + CHUNK])) for at in range(0, len(keys), CHUNK)]
+        )
+        return [record for part in parts for record in part]
+
+    @guarded
+    async def reserve(self, plan: WritePlan, candidates: Sequence[StorageEntry]) -> StorageEntry:
+        kinds = [WIRE_STORAGE_TYPE[storage.type] for storage in candidates]
+        shard = shard_of(plan.instance)
+        reply = await self.connection.call(
+            *("FCALL", "kvcm_reserve", 1, keyspace.group(plan.group.number), plan.session_id),
+            *(plan.insert_by_ms, plan.size, len(kinds), *kinds, shard.name, plan.size),
+        )
+        match reply[0]:
+            case b"OK":
+                return candidates[reply[1]]
+            case b"GROUP":
+                raise DomainError(
+                    Code.CAPACITY,
+                    f"group {plan.group.name}: {plan.size} bytes more than its quota of {int(reply[2])} allows"
+                    f" ({int(reply[1])} are used or reserved)",
+                )
+            case b"TYPE":
+                names = ", ".join(storage.name for storage in candidates)
+                raise DomainError(
+                    Code.CAPACITY, f"group {plan.group.name}: the type quota of each candidate is used up ({names})"
+                )
+        raise DomainError(Code.NOT_READY, f"group {plan.group.name}: its limits are not published yet")
+
+    @guarded
+    async def write(
+        self, plan: WritePlan, storage: StorageEntry | None, unserved: frozenset[int], limits: WriteLimits
+    ) -> tuple[list[bytes], set[int]]:
+        entries = [] if storage is None else build_entries(plan, storage, self.now_ms())
+        shard = shard_of(plan.instance)
+        keys = [block.key for block in plan.blocks]
+        packed = codec.pack_keys(keys)
+        header = session_header(plan, storage, self.now_ms())
+        unserved_blob = b"".join(number.to_bytes(2) for number in sorted(unserved))
+        lost: set[int] = set()
+        for at in range(0, max(len(keys), 1), CHUNK):
+            part = plan.blocks[at : at + CHUNK]
+            depths = struct.pack(f">{len(part)}H", *(min(block.depth, 0xFFFF) for block in part))
+            reply = await self.function(
+                *("kvcm_write", shard.base, plan.session_id),
+                *((header, packed) if at == 0 else (b"", b"")),
+                *(limits.max_sessions, limits.max_key_count, unserved_blob, at, depths),
+                *(packed[at * 8 : (at + CHUNK) * 8], *entries[at : at + CHUNK]),
+            )
+            self.pusher.mark(shard)
+            if reply[0] != b"OK":
+                await self._abandon(plan, at, entries)
+                raise _write_refusal(reply[0], plan, limits)
+            lost.update(reply[1:])
+        wires = [entry[codec.HEADER :] for index, entry in enumerate(entries) if index not in lost]
+        return wires, lost
+
+    async def _abandon(self, plan: WritePlan, inserted: int, entries: Sequence[bytes]) -> None:
+        """Ends a Start that was refused: what was inserted fails, the rest is given back."""
+        shard = shard_of(plan.instance)
+        if inserted:
+            await self.fail(shard, plan.session_id, _tail(plan.blocks, entries, inserted), is_forced=True)
+        field = f"{plan.session_id}|{shard.name}"
+        await self.connection.call("FCALL", "kvcm_release", 1, keyspace.group(plan.group.number), field)
+
+    async def fail(
+        self, shard: ShardRef, session_id: str, never_inserted: Sequence[bytes], *, is_forced: bool
+    ) -> bool:
+        """Fails an open session; False when it was not open (or, unless forced, not expired)."""
+        reply = await self.function(
+            "kvcm_fail", shard.base, session_id, 1 if is_forced else 0, *never_inserted
+        )
+        return await self.complete(shard, session_id, reply)
+
+    async def complete(self, shard: ShardRef, session_id: str, reply: list[Any]) -> bool:
+        """Goes on with a finishing session until it is gone."""
+        self.pusher.mark(shard)
+        while reply[0] == b"OK" and reply[1] >= 0:
+            reply = await self.function("kvcm_finish_next", shard.base, session_id, reply[1])
+        return bool(reply[0] == b"OK")
+
+    @guarded
+    async def finish(self, instance: InstanceEntry, session_id: str, mask: Mask) -> tuple[int, int]:
+        if mask is None:
+            raise invalid("success_blocks", "is missing")
+        shard = shard_of(instance)
+        form: tuple[str, int | str]
+        if isinstance(mask, int):
+            form = ("offset", mask)
+        else:
+            form = ("bools", "".join("1" if success else "0" for success in mask))
+        reply = await self.function("kvcm_finish", shard.base, session_id, *form)
+        match reply[0]:
+            case b"GONE":
+                raise DomainError(Code.INTERNAL, SESSION_GONE)
+            case b"MASK":
+                raise invalid("success_blocks", f"does not fit the {reply[1]} locations of this write session")
+        count = reply[2]
+        written = min(mask, count) if isinstance(mask, int) else sum(mask)
+        await self.complete(shard, session_id, reply)
+        return written, count - written
+
+    @guarded
+    async def remove(self, instance: InstanceEntry, keys: Sequence[int], delay_ms: int) -> Removed:
+        total = Removed(0, 0)
+        for at in range(0, len(keys), CHUNK):
+            part = await self.remove_chunk(instance, "all", delay_ms, 0, 0, keys[at : at + CHUNK])
+            total = Removed(total.locations + part.locations, total.size + part.size)
+        return total
+
+    async def remove_chunk(
+        self, instance: InstanceEntry, mode: str, delay_ms: int, begin_ms: int, end_ms: int, keys: Sequence[int]
+    ) -> Removed:
+        shard = shard_of(instance)
+        count, size = await self.function(
+            "kvcm_remove", shard.base, mode, delay_ms, begin_ms, end_ms, codec.pack_keys(keys)
+        )
+        if count:
+            self.pusher.mark(shard)
+        return Removed(count, int(size))
+
+    @guarded
+    async def trim(
+        self, instance: InstanceEntry, mode: TrimMode, begin_ms: int, end_ms: int, delay_ms: int
+    ) -> None:
+        await trims.trim(self, trims.Trim(instance, mode, begin_ms, end_ms, delay_ms))
+
+
+def _fields(keys: Sequence[int]) -> list[bytes]:
+    blob = codec.pack_keys(keys)
+    return [blob[at : at + 8] for at in range(0, len(blob), 8)]
+
+
+def _tail(blocks: Sequence[PlannedBlock], entries: Sequence[bytes], start: int) -> list[bytes]:
+    """(key, entry) pairs, flattened, of the blocks from `start` on."""
+    pairs: list[bytes] = []
+    for block, entry in zip(blocks[start:], entries[start:], strict=True):
+        pairs += [codec.pack_keys((block.key,)), entry]
+    return pairs
+
+
+def _write_refusal(reason: bytes, plan: WritePlan, limits: WriteLimits) -> DomainError:
+    match reason:
+        case b"SESSIONS":
+            text = f"instance {plan.instance.instance_id}: {limits.max_sessions} write sessions are open"
+            return DomainError(Code.TOO_MANY, text)
+        case b"KEYS":
+            text = f"instance {plan.instance.instance_id}: max_key_count {limits.max_key_count} would be exceeded"
+            return DomainError(Code.CAPACITY, text)
+    return DomainError(Code.NOT_READY, "the write was not inserted in time and is given back")
+
+
+def session_header(plan: WritePlan, storage: StorageEntry | None, now_ms: int) -> bytes:
+    has_groups = any(block.spec_set for block in plan.blocks)
+    return codec.SessionHeader(
+        state=OPEN,
+        insert_by_ms=plan.insert_by_ms,
+        deadline_ms=plan.deadline_ms,
+        count=len(plan.blocks),
+        inserted=0,
+        started_ms=now_ms,
+        location_id=plan.location_id,
+        storage_ref=0 if storage is None else codec.storage_ref(storage),
+        per_file=1 if storage is None else uris.slots_per_file(storage),
+        spec_sets=bytes(block.spec_set for block in plan.blocks) if has_groups else b"",
+    ).pack()
+
+
+def build_entries(plan: WritePlan, storage: StorageEntry, now_ms: int) -> list[bytes]:
+    """Record entries of the plan's blocks, in order. Blocks of one spec set are placed together.
+
+    A function of the plan and the storage's configuration alone (but for the time), so that a
+    sweeper can rebuild what a crashed Start had named.
+    """
+    ref = codec.storage_ref(storage)
+    per_file = uris.slots_per_file(storage)
+    entries: dict[int, bytes] = {}
+    classes: dict[int, list[int]] = {}
+    for index, block in enumerate(plan.blocks):
+        classes.setdefault(block.spec_set, []).append(index)
+    for spec_set, indexes in classes.items():
+        specs = plan.blocks[indexes[0]].specs
+        keys = [plan.blocks[index].key for index in indexes]
+        rows = uris.build_uris(storage, plan.instance.instance_id, specs, keys, plan.location_id)
+        size = sum(spec.size for spec in specs)
+        for position, (index, row) in enumerate(zip(indexes, rows, strict=True)):
+            entries[index] = codec.entry(
+                status=LocationStatus.WRITING,
+                spec_set=spec_set,
+                ref=ref,
+                location_id=plan.location_id,
+                run_ordinal=index // RUN,
+                size=size,
+                time_ms=now_ms,
+                position=SlotPosition(position, len(keys), per_file),
+                wire=codec.location_wire(storage, specs, row),
+            )
+    return [entries[index] for index in range(len(plan.blocks))]

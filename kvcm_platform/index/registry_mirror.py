@@ -1,0 +1,74 @@
+"""A metadata process's copy of the registry, kept equal to Redis."""
+
+from __future__ import annotations
+
+import asyncio
+
+from kvcm_platform.core.registry import InstanceEntry, Registry
+
+from . import keyspace, registry
+from .connection import Connection
+
+POLL_SECONDS = 0.1
+LOG_BATCH = 200
+
+
+class RegistryMirror:
+    """`core.ports.RegistrySource`. `refresh` applies what changed; a lost log position reloads all."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._position = b"0-0"
+        self._connects = -1
+        self._lock = asyncio.Lock()
+        self.current = Registry()
+
+    async def instance(self, instance_id: str) -> InstanceEntry | None:
+        """Reads the registry before it says that an instance does not exist."""
+        known = self.current.instances.get(instance_id)
+        if known is None and instance_id:
+            await self.refresh()
+            known = self.current.instances.get(instance_id)
+        return known
+
+    async def refresh(self) -> None:
+        """Brings the copy up to date. Raises IndexUnavailable."""
+        async with self._lock:
+            if self._connects != self._connection.connects:
+                await self._reload()
+            while await self._apply_log():
+                pass
+
+    async def run(self) -> None:
+        """Follows the registry until cancelled; an outage is waited out."""
+        while True:
+            try:
+                await self.refresh()
+            except registry.redis.RedisError:
+                await asyncio.sleep(POLL_SECONDS)
+            await asyncio.sleep(POLL_SECONDS)
+
+    async def _reload(self) -> None:
+        connects = self._connection.connects
+        newest = await self._connection.call("XREVRANGE", keyspace.REGISTRY_LOG, "+", "-", "COUNT", 1)
+        fields = await self._connection.call("HGETALL", keyspace.REGISTRY)
+        self.current = registry.assemble(dict(zip(fields[::2], fields[1::2], strict=True)))
+        self._position = newest[0][0] if newest else b"0-0"
+        self._connects = max(connects, self._connects)
+
+    async def _apply_log(self) -> bool:
+        entries = await self._connection.call(
+            "XRANGE", keyspace.REGISTRY_LOG, b"(" + self._position, "+", "COUNT", LOG_BATCH
+        )
+        if not entries:
+            return False
+        if len(entries) == LOG_BATCH:
+            # So far behind that the log may have been trimmed in between.
+            await self._reload()
+            return False
+        changed = list(dict.fromkeys(dict(zip(f[::2], f[1::2], strict=True))[b"f"] for _, f in entries))
+        values = await self._connection.call("HMGET", keyspace.REGISTRY, *changed)
+        for field, value in zip(changed, values, strict=True):
+            self.current = registry.apply(self.current, field, value)
+        self._position = entries[-1][0]
+        return True

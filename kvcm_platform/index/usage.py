@@ -1,0 +1,86 @@
+"""Pushes the usage of shards to their groups, off the call path (DESIGN 4.1).
+
+The truth is in the shard's own tag. A push carries the whole vector with its (generation,
+sequence), so repeating or reordering pushes is harmless, and closes the reservations of the
+sessions whose blocks the vector contains.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import msgpack
+
+from . import keyspace
+from .connection import Commands
+from .stats import parse_usage
+
+
+@dataclass(frozen=True, slots=True)
+class ShardRef:
+    instance_number: int
+    shard: int
+    group_number: int
+
+    @property
+    def base(self) -> str:
+        return keyspace.instance(self.instance_number, self.shard)
+
+    @property
+    def name(self) -> str:
+        """The shard's field in its group's keys."""
+        return f"{self.instance_number}:{self.shard}"
+
+
+def as_dict(flat: list[bytes]) -> dict[bytes, bytes]:
+    return dict(zip(flat[::2], flat[1::2], strict=True))
+
+
+def push_command(shard: ShardRef, usage: Mapping[bytes, bytes], unpushed: Mapping[bytes, bytes]) -> tuple[Any, ...]:
+    """`kvcm_push` of one reading of the shard."""
+    sizes: dict[str, int] = {}
+    blocks: dict[str, int] = {}
+    for (ref, state), (size, count) in parse_usage(usage).items():
+        sizes[f"{ref}:{state}"] = size
+        blocks[f"{ref}:{state}"] = count
+    sessions: list[bytes | int] = []
+    for sid, value in unpushed.items():
+        sessions += [sid, int(value.rstrip(b"+")), 1 if value.endswith(b"+") else 0]
+    generation, sequence = usage.get(b"gen", b"0"), usage.get(b"seq", b"0")
+    vector = msgpack.packb([sizes, blocks])
+    base = keyspace.group(shard.group_number)
+    return ("FCALL", "kvcm_push", 1, base, shard.name, generation, sequence, vector, *sessions)
+
+
+async def push(connection: Commands, shard: ShardRef) -> None:
+    """One push. May be done by anyone at any time."""
+    flat_usage, flat_unpushed = await connection.call("FCALL", "kvcm_usage", 1, shard.base)
+    usage, unpushed = as_dict(flat_usage), as_dict(flat_unpushed)
+    await connection.call(*push_command(shard, usage, unpushed))
+    if unpushed:
+        pairs = [part for pair in unpushed.items() for part in pair]
+        await connection.call("FCALL", "kvcm_pushed", 1, shard.base, *pairs)
+
+
+class UsagePusher:
+    """Pushes the shards that this process changed. `flush` is called every 50 ms or so."""
+
+    def __init__(self, connection: Commands) -> None:
+        self._connection = connection
+        self._dirty: set[ShardRef] = set()
+
+    def mark(self, shard: ShardRef) -> None:
+        self._dirty.add(shard)
+
+    async def flush(self) -> None:
+        """Pushes all marked shards; one whose push fails stays marked."""
+        dirty, self._dirty = self._dirty, set()
+        while dirty:
+            shard = dirty.pop()
+            try:
+                await push(self._connection, shard)
+            except BaseException:
+                self._dirty |= dirty | {shard}
+                raise
