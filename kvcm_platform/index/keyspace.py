@@ -16,6 +16,8 @@ FACTS = "kvcm:facts"
 COUNTERS = "kvcm:counters"
 PROCESSES = "kvcm:processes"
 SUPERVISOR = "kvcm:supervisor"
+OVERVIEW_HISTORY = "kvcm:overview:history"
+"""Hash of the overview's curve: slot of two seconds -> JSON point, the last ten minutes."""
 WAKE = "kvcm:wake"
 LEAVING = "kvcm:leaving"
 """Hash of removed instances whose data is still being deleted: number -> JSON."""
@@ -100,3 +102,7 @@ def slot_files(base: str) -> str:
 
 def orphans(base: str) -> str:
     return base + ":o"
+
+
+TOKENS = "kvcm:tokens"
+"""Hash of the API tokens that may use the data plane: SHA-256 -> JSON {role, groups, expires_at}."""

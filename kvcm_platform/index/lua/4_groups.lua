@@ -1,5 +1,5 @@
 -- A group's quota: limits, usage vectors of its shards, open reservations. Base key {g:<number>}.
---   base         totals: u, u:<type>, p, n, n:<type> of the vectors; r, r:<type> of the reservations
+--   base         totals: u, u:<type>, p (bytes), n (blocks without pending ones) of the vectors; r, r:<type> of the reservations
 --   base .. ':l' limits: version, total, <type>
 --   base .. ':v' <instance>:<shard> -> cmsgpack {gen, seq, {ref:state -> bytes}, {ref:state -> blocks}}
 --   base .. ':r' <sid>|<instance>:<shard> -> cmsgpack {bytes, type, insert_by}      base .. ':x' the same by insert-by
@@ -83,7 +83,9 @@ register('kvcm_push', function(keys, args)
       add_total(base, 'u:' .. kind, sign * amount)
       if state == 'p' then add_total(base, 'p', sign * amount) end
     end
-    for where, amount in pairs(blocks) do add_total(base, 'n', sign * amount) end
+    for where, amount in pairs(blocks) do
+      if sub(where, -1) ~= 'p' then add_total(base, 'n', sign * amount) end
+    end
   end
   account(old[3], old[4], -1)
   account(vector[1], vector[2], 1)

@@ -1,0 +1,66 @@
+"""What a metadata process does beside answering calls: pushes, flushes, signs of life."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+
+import structlog
+from redis.exceptions import RedisError
+
+from kvcm_platform.index import heartbeat
+from kvcm_platform.index.connection import Connection
+from kvcm_platform.index.facts import FactsBuffer
+from kvcm_platform.index.redis_index import RedisIndex
+
+log = structlog.get_logger(__name__)
+
+PUSH_SECONDS = 0.05
+FACTS_SECONDS = 0.2
+RECENCY_SECONDS = 1.0
+HEARTBEAT_SECONDS = 1.0
+COMPLAIN_SECONDS = 10.0
+
+
+async def every(seconds: float, name: str, work: Callable[[], Awaitable[None]]) -> None:
+    """Repeats `work` until cancelled. An outage is waited out and reported now and then, not each time."""
+    complained_at = 0.0
+    while True:
+        try:
+            await work()
+        except RedisError as error:
+            if time.monotonic() - complained_at > COMPLAIN_SECONDS:
+                complained_at = time.monotonic()
+                log.warning("background work waits for Redis", work=name, reason=str(error))
+        await asyncio.sleep(seconds)
+
+
+class Background:
+    def __init__(self, connection: Connection, index: RedisIndex, facts: FactsBuffer, node_id: str) -> None:
+        self._connection = connection
+        self._index = index
+        self._facts = facts
+        self._node_id = node_id
+
+    async def run(self) -> None:
+        """Runs all loops until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(every(PUSH_SECONDS, "usage", self._index.pusher.flush))
+            tasks.create_task(every(FACTS_SECONDS, "facts", self._flush_facts))
+            tasks.create_task(every(RECENCY_SECONDS, "recency", self._index.recency.flush))
+            tasks.create_task(every(HEARTBEAT_SECONDS, "heartbeat", self._beat))
+
+    async def drain(self) -> None:
+        """The last flush of an orderly stop; takes the process off the list of processes."""
+        await self._index.pusher.flush()
+        await self._flush_facts()
+        await self._index.recency.flush()
+        field = heartbeat.command("metadata", self._node_id)[2]
+        await self._connection.call("HDEL", heartbeat.keyspace.PROCESSES, field)
+
+    async def _flush_facts(self) -> None:
+        await self._connection.pipeline(self._facts.take())
+
+    async def _beat(self) -> None:
+        await self._connection.call(*heartbeat.command("metadata", self._node_id))

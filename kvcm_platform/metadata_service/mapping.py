@@ -1,0 +1,108 @@
+"""Protocol messages to and from the values of `core`."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from kvcm_platform.core.errors import DomainError
+from kvcm_platform.core.masks import Mask
+from kvcm_platform.core.metadata import Blocks
+from kvcm_platform.core.registry import (
+    InstanceEntry,
+    LocationSpecGroup,
+    LocationSpecInfo,
+    ModelDeployment,
+)
+from kvcm_platform.pb import meta_service_pb2 as pb
+
+OK = pb.OK
+_DEPLOYMENT = (
+    "model_name",
+    "dtype",
+    "use_mla",
+    "tp_size",
+    "dp_size",
+    "lora_name",
+    "pp_size",
+    "extra",
+    "user_data",
+    "use_eagle_pop",
+)
+
+
+def request_id(trace_id: str) -> str:
+    return f"{trace_id}_{time.time_ns() // 1000}"
+
+
+def header(request_id: str, error: DomainError | None = None, trace: str = "") -> pb.CommonResponseHeader:
+    """The response header; without an error its code is OK."""
+    code = OK if error is None else error.forms.wire
+    message = "" if error is None else error.message
+    return pb.CommonResponseHeader(
+        status=pb.Status(code=code, message=message),  # type: ignore[arg-type]
+        request_id=request_id,
+        tracer_result=trace,
+    )
+
+
+def blocks(request: Any) -> Blocks:
+    return Blocks(request.block_keys, request.token_ids)
+
+
+def mask(message: Any, name: str) -> Mask:
+    """A BlockMask; one that is present without a member masks nothing, as an empty flag list."""
+    if not message.HasField(name):
+        return None
+    value = getattr(message, name)
+    match value.WhichOneof("info"):
+        case "offset":
+            return int(value.offset)
+        case _:
+            return list(value.bool_masks.values)
+
+
+def block_mask(value: int | list[bool]) -> pb.BlockMask:
+    if isinstance(value, int):
+        return pb.BlockMask(offset=value)
+    return pb.BlockMask(bool_masks=pb.BoolMasksType(values=value))
+
+
+def deployment(message: Any) -> ModelDeployment:
+    return ModelDeployment(**{name: getattr(message, name) for name in _DEPLOYMENT})
+
+
+def registration_identity(request: Any) -> tuple[object, ...]:
+    """What `InstanceEntry.identity` gives for an instance registered by this request."""
+    return InstanceEntry(
+        instance_id=request.instance_id,
+        number=0,
+        group=request.instance_group,
+        group_number=0,
+        block_size=request.block_size,
+        location_spec_infos=tuple(LocationSpecInfo(s.name, s.size) for s in request.location_spec_infos),
+        location_spec_groups=tuple(
+            LocationSpecGroup(g.name, tuple(g.spec_names)) for g in request.location_spec_groups
+        ),
+        model_deployment=deployment(request.model_deployment),
+    ).identity()
+
+
+def instance_info(entry: InstanceEntry, quota_group_name: str) -> pb.InstanceInfo:
+    return pb.InstanceInfo(
+        quota_group_name=quota_group_name,
+        instance_group_name=entry.group,
+        instance_id=entry.instance_id,
+        block_size=entry.block_size,
+        location_spec_infos=[
+            pb.LocationSpecInfo(name=spec.name, size=spec.size) for spec in entry.location_spec_infos
+        ],
+        model_deployment=pb.ModelDeployment(
+            **{name: getattr(entry.model_deployment, name) for name in _DEPLOYMENT}
+        ),
+        location_spec_groups=[
+            pb.LocationSpecGroup(name=group.name, spec_names=group.spec_names)
+            for group in entry.location_spec_groups
+        ],
+        default_query_type=entry.default_query_type,  # type: ignore[arg-type]
+    )

@@ -1,0 +1,224 @@
+"""MetaService: one coroutine an RPC, from a parsed request to the bytes of its answer.
+
+Transports only carry: they parse nothing but the frame, and translate `DomainError` through
+`MetaHandlers.refusal`. Answers with locations are the header message followed by stored bytes.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any
+
+import structlog
+
+from kvcm_platform.core.errors import Code, DomainError
+from kvcm_platform.core.metadata import MetadataService
+from kvcm_platform.core.storage_configs import storage_configs
+from kvcm_platform.index.codec import START_LOCATIONS_TAG
+from kvcm_platform.index.facts import FactsBuffer
+from kvcm_platform.index.registry_mirror import RegistryMirror
+from kvcm_platform.pb import admin_service_pb2 as admin_pb
+from kvcm_platform.pb import meta_service_pb2 as pb
+
+from . import mapping
+from .access import Caller, MetaAccess
+from .control_link import ControlLink
+
+log = structlog.get_logger(__name__)
+SPAN_SUFFIX = "__kvcm_need_span_tracer"
+Handler = Callable[[Any, str], Awaitable[bytes]]
+
+
+@dataclass(frozen=True, slots=True)
+class Rpc:
+    """One method: its messages and what carries it out."""
+
+    name: str
+    request: type[Any]
+    response: type[Any]
+    handle: Handler
+
+    @property
+    def http_path(self) -> str:
+        return f"/api/{self.name[0].lower()}{self.name[1:]}"
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """How other hosts reach this node, for GetClusterInfo."""
+
+    node_id: str
+    host: str
+    rpc_port: int
+    http_port: int
+
+
+class MetaHandlers:
+    def __init__(
+        self,
+        service: MetadataService,
+        mirror: RegistryMirror,
+        control: ControlLink,
+        facts: FactsBuffer,
+        access: MetaAccess,
+        endpoint: Endpoint,
+    ) -> None:
+        self._service = service
+        self._mirror = mirror
+        self._control = control
+        self._facts = facts
+        self._access = access
+        self._endpoint = endpoint
+        self.rpcs = {rpc.name: rpc for rpc in self._table()}
+
+    def _table(self) -> list[Rpc]:
+        return [
+            Rpc("RegisterInstance", pb.RegisterInstanceRequest, pb.RegisterInstanceResponse, self._register),
+            Rpc("GetInstanceInfo", pb.GetInstanceInfoRequest, pb.GetInstanceInfoResponse, self._instance_info),
+            Rpc("GetCacheMeta", pb.GetCacheMetaRequest, pb.GetCacheMetaResponse, self._cache_meta),
+            Rpc("GetCacheLocation", pb.GetCacheLocationRequest, pb.GetCacheLocationResponse, self._location),
+            Rpc(
+                "GetCacheLocationLen",
+                pb.GetCacheLocationLenRequest,
+                pb.GetCacheLocationLenResponse,
+                self._location_len,
+            ),
+            Rpc("StartWriteCache", pb.StartWriteCacheRequest, pb.StartWriteCacheResponse, self._start_write),
+            Rpc("FinishWriteCache", pb.FinishWriteCacheRequest, pb.CommonResponse, self._finish_write),
+            Rpc("RemoveCache", pb.RemoveCacheRequest, pb.CommonResponse, self._remove),
+            Rpc("TrimCache", pb.TrimCacheRequest, pb.CommonResponse, self._trim),
+            Rpc("GetClusterInfo", pb.GetClusterInfoRequest, pb.GetClusterInfoResponse, self._cluster_info),
+            Rpc(
+                "GetCacheLocationsByBackend",
+                pb.GetCacheLocationsByBackendRequest,
+                pb.GetCacheLocationsByBackendResponse,
+                self._unsupported,
+            ),
+            Rpc("GetHostCacheState", pb.GetHostCacheStateRequest, pb.GetHostCacheStateResponse, self._unsupported),
+            Rpc("ReportEvent", pb.ReportEventRequest, pb.ReportEventResponse, self._unsupported),
+        ]
+
+    async def call(self, rpc: Rpc, request: Any, caller: Caller) -> bytes:
+        """Carries out one call. Raises DomainError only where the answer is no message (CODES.grpc != OK)."""
+        begun = time.perf_counter()
+        request_id = mapping.request_id(request.trace_id)
+        failed: DomainError | None = None
+        try:
+            await self._access.check(caller)
+            answer = await rpc.handle(request, request_id)
+        except DomainError as error:
+            failed = error
+        except Exception:
+            log.exception("call failed", rpc=rpc.name, request_id=request_id)
+            failed = DomainError(Code.INTERNAL, "internal error, see the server's log")
+        seconds = time.perf_counter() - begun
+        self._facts.rpc(rpc.name, seconds, failed is not None)
+        if failed is not None:
+            log.info("call refused", rpc=rpc.name, request_id=request_id, code=failed.code, reason=failed.message)
+            if failed.forms.grpc != "OK":
+                raise failed
+            answer = rpc.response(header=mapping.header(request_id, failed)).SerializeToString()
+        if request.trace_id.endswith(SPAN_SUFFIX):
+            spans = {"name": rpc.name, "duration_us": round(seconds * 1e6), "children": []}
+            # A repeated sub-message is merged by every parser: this adds one member to the header.
+            answer += rpc.response(header=pb.CommonResponseHeader(tracer_result=json.dumps(spans))).SerializeToString()
+        return answer
+
+    async def _register(self, request: pb.RegisterInstanceRequest, request_id: str) -> bytes:
+        known = await self._mirror.instance(request.instance_id)
+        if known is None or known.identity() != mapping.registration_identity(request):
+            await self._control.register(admin_pb.RegisterInstanceRequest.FromString(request.SerializeToString()))
+            await self._mirror.refresh()
+            known = await self._service.instance(request.instance_id)
+        registry = self._mirror.current
+        group = registry.groups.get(known.group)
+        storages = registry.storages_of(group) if group is not None else []
+        return pb.RegisterInstanceResponse(
+            header=mapping.header(request_id), storage_configs=storage_configs(storages)
+        ).SerializeToString()
+
+    async def _instance_info(self, request: pb.GetInstanceInfoRequest, request_id: str) -> bytes:
+        entry = await self._service.instance(request.instance_id)
+        group = self._mirror.current.groups.get(entry.group)
+        return pb.GetInstanceInfoResponse(
+            header=mapping.header(request_id),
+            instance_group=entry.group,
+            instance_info=mapping.instance_info(entry, group.global_quota_group_name if group else ""),
+        ).SerializeToString()
+
+    async def _location(self, request: pb.GetCacheLocationRequest, request_id: str) -> bytes:
+        found = await self._service.get_cache_location(
+            request.instance_id,
+            request.query_type,
+            mapping.blocks(request),
+            mapping.mask(request, "block_mask"),
+            request.sw_size,
+            request.location_spec_names,
+        )
+        head = pb.GetCacheLocationResponse(header=mapping.header(request_id)).SerializeToString()
+        return head + b"".join(found)
+
+    async def _location_len(self, request: pb.GetCacheLocationLenRequest, request_id: str) -> bytes:
+        length = await self._service.get_cache_location_len(
+            request.instance_id, request.query_type, mapping.blocks(request), request.sw_size
+        )
+        return pb.GetCacheLocationLenResponse(
+            header=mapping.header(request_id), cache_location_len=length
+        ).SerializeToString()
+
+    async def _cache_meta(self, request: pb.GetCacheMetaRequest, request_id: str) -> bytes:
+        found = await self._service.get_cache_meta(
+            request.instance_id, mapping.blocks(request), mapping.mask(request, "block_mask")
+        )
+        metas = [json.dumps({"id": meta.location_id, "status": f"CLS_{meta.status.name}"}) for meta in found]
+        head = pb.GetCacheMetaResponse(header=mapping.header(request_id), metas=metas).SerializeToString()
+        return head + b"".join(meta.location for meta in found)
+
+    async def _start_write(self, request: pb.StartWriteCacheRequest, request_id: str) -> bytes:
+        started = await self._service.start_write(
+            request.instance_id,
+            mapping.blocks(request),
+            request.location_spec_group_names,
+            request.write_timeout_seconds,
+        )
+        head = pb.StartWriteCacheResponse(
+            header=mapping.header(request_id),
+            write_session_id=started.session_id,
+            block_mask=mapping.block_mask(started.mask),
+        ).SerializeToString()
+        return head + b"".join(START_LOCATIONS_TAG + wire[1:] for wire in started.locations)
+
+    async def _finish_write(self, request: pb.FinishWriteCacheRequest, request_id: str) -> bytes:
+        await self._service.finish_write(
+            request.instance_id, request.write_session_id, mapping.mask(request, "success_blocks")
+        )
+        return pb.CommonResponse(header=mapping.header(request_id)).SerializeToString()
+
+    async def _remove(self, request: pb.RemoveCacheRequest, request_id: str) -> bytes:
+        await self._service.remove_cache(
+            request.instance_id, mapping.blocks(request), mapping.mask(request, "block_mask")
+        )
+        return pb.CommonResponse(header=mapping.header(request_id)).SerializeToString()
+
+    async def _trim(self, request: pb.TrimCacheRequest, request_id: str) -> bytes:
+        await self._service.trim_cache(
+            request.instance_id, request.strategy, request.begin_timestamp, request.end_timestamp
+        )
+        return pb.CommonResponse(header=mapping.header(request_id)).SerializeToString()
+
+    async def _cluster_info(self, request: pb.GetClusterInfoRequest, request_id: str) -> bytes:
+        """Every node serves: clients that look for a leader are sent to the node they asked."""
+        here = self._endpoint
+        answer = pb.GetClusterInfoResponse(
+            header=mapping.header(request_id), self_node_id=here.node_id, leader_node_id=here.node_id
+        )
+        leader = answer.leader_endpoint
+        leader.node_id, leader.host = here.node_id, here.host
+        leader.meta_rpc_port, leader.meta_http_port = here.rpc_port, here.http_port
+        return answer.SerializeToString()
+
+    async def _unsupported(self, request: Any, request_id: str) -> bytes:
+        raise DomainError(Code.UNSUPPORTED, f"{type(request).__name__.removesuffix('Request')} is not supported")

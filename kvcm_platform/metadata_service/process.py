@@ -1,0 +1,137 @@
+"""Puts one metadata process together and runs it until SIGTERM or SIGINT."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+
+import structlog
+import uvicorn
+from redis.exceptions import RedisError
+
+from kvcm_platform.core.metadata import Limits, MetadataService
+from kvcm_platform.index.connection import Connection
+from kvcm_platform.index.facts import FactsBuffer
+from kvcm_platform.index.records import WireRecords
+from kvcm_platform.index.redis_index import RedisIndex
+from kvcm_platform.index.registry_mirror import RegistryMirror
+from kvcm_platform.settings.env import Env
+
+from .access import MetaAccess
+from .background import Background
+from .control_link import ControlLink
+from .meta_handlers import Endpoint, MetaHandlers
+from .transports import grpcio, http
+
+log = structlog.get_logger(__name__)
+GRACE_SECONDS = 5.0
+START_SECONDS = 30.0
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A listening socket that several processes may share."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    sock = socket.socket(family, socket.SOCK_STREAM)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+    sock.bind((host, port))
+    sock.listen(1024)
+    return sock
+
+
+class Process:
+    def __init__(self, env: Env) -> None:
+        self._env = env
+        self._max_bytes = env["KVCM_MAX_MESSAGE_MB"] << 20
+        self.connection = Connection(env.redis_url)
+        self.index = RedisIndex(self.connection)
+        self.mirror = RegistryMirror(self.connection)
+        self.facts = FactsBuffer(f"metadata:{env.node_id}:{os.getpid()}")
+        self.control = ControlLink(env.control_address, env.internal_token, self._max_bytes)
+        limits = Limits(
+            max_keys=env["KVCM_MAX_KEYS"],
+            max_tokens=env["KVCM_MAX_TOKENS"],
+            max_sessions=env["KVCM_MAX_SESSIONS"],
+            default_write_timeout=env["KVCM_WRITE_TIMEOUT_S"],
+        )
+        service = MetadataService(self.index, WireRecords(), self.mirror, self.facts, limits)
+        host = "localhost" if env.is_loopback else env.bind
+        endpoint = Endpoint(env.node_id, host, env["KVCM_META_RPC_PORT"], env["KVCM_META_HTTP_PORT"])
+        access = MetaAccess(env.meta_auth, env["KVCM_META_NETWORKS"], self.connection)
+        self.handlers = MetaHandlers(service, self.mirror, self.control, self.facts, access, endpoint)
+        self.background = Background(self.connection, self.index, self.facts, env.node_id)
+
+    async def run(self) -> None:
+        """Serves until a signal; then stops taking calls, ends those in flight, and flushes."""
+        stop = asyncio.Event()
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, stop.set)
+        await self._connect(stop)
+        rpc_server = grpcio.build_server(self.handlers, self.control, self._max_bytes)
+        rpc_server.add_insecure_port(f"{self._host()}:{self._env['KVCM_META_RPC_PORT']}")
+        config = uvicorn.Config(
+            http.build_app(self.handlers, self._max_bytes),
+            log_config=None,
+            access_log=False,
+            lifespan="off",
+            timeout_graceful_shutdown=int(GRACE_SECONDS),
+        )
+        http_server = _Uvicorn(config)
+        http_socket = listen(self._env.bind, self._env["KVCM_META_HTTP_PORT"])
+        await rpc_server.start()
+        tasks = [
+            asyncio.create_task(self.background.run()),
+            asyncio.create_task(self.mirror.run()),
+            asyncio.create_task(http_server.serve(sockets=[http_socket])),
+        ]
+        log.info("metadata service is up", rpc_port=self._env["KVCM_META_RPC_PORT"], pid=os.getpid())
+        await _until(stop, tasks)
+        http_server.should_exit = True
+        await rpc_server.stop(GRACE_SECONDS)
+        for task in tasks[:2]:
+            task.cancel()
+        results = await asyncio.gather(*tasks, return_exceptions=True)
+        try:
+            await self.background.drain()
+        except RedisError as error:
+            log.warning("last flush failed", reason=str(error))
+        await self.control.close()
+        await self.connection.close()
+        for result in results:
+            if isinstance(result, Exception):
+                raise result
+
+    def _host(self) -> str:
+        return f"[{self._env.bind}]" if ":" in self._env.bind else self._env.bind
+
+    async def _connect(self, stop: asyncio.Event) -> None:
+        """Waits for Redis at start; gives up after START_SECONDS."""
+        deadline = asyncio.get_running_loop().time() + START_SECONDS
+        while not stop.is_set():
+            try:
+                await self.connection.connect()
+                await self.mirror.refresh()
+                return
+            except RedisError:
+                if asyncio.get_running_loop().time() > deadline:
+                    raise
+                await asyncio.sleep(0.1)
+
+
+class _Uvicorn(uvicorn.Server):
+    """Signals are the process's business, not the HTTP server's."""
+
+    def capture_signals(self):  # type: ignore[no-untyped-def]
+        from contextlib import nullcontext
+
+        return nullcontext()
+
+
+async def _until(stop: asyncio.Event, tasks: list[asyncio.Task[None]]) -> None:
+    """Waits for the signal, or for a task that ended although none should."""
+    waiter = asyncio.create_task(stop.wait())
+    await asyncio.wait([waiter, *tasks], return_when=asyncio.FIRST_COMPLETED)
+    waiter.cancel()

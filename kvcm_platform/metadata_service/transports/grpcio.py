@@ -1,0 +1,89 @@
+"""MetaService over grpcio: complete, the oracle of every other transport, home of streaming services.
+
+AdminService calls on the same port are passed to control as bytes.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import grpc
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from grpc_health.v1.health import aio as health_aio
+from grpc_reflection.v1alpha import reflection
+
+from kvcm_platform.core.errors import DomainError
+from kvcm_platform.pb import admin_service_pb2 as admin_pb
+from kvcm_platform.pb import meta_service_pb2 as pb
+
+from ..access import Caller
+from ..control_link import ADMIN_SERVICE, ControlLink
+from ..meta_handlers import MetaHandlers, Rpc
+
+META_SERVICE = pb.DESCRIPTOR.services_by_name["MetaService"].full_name
+
+
+def server_options(max_message_bytes: int) -> list[tuple[str, int]]:
+    """Existing C++ clients ping every 10 s without calls; they must never get too_many_pings (WIRE.md 8.5)."""
+    return [
+        ("grpc.max_receive_message_length", max_message_bytes),
+        ("grpc.max_send_message_length", max_message_bytes),
+        ("grpc.so_reuseport", 1),
+        ("grpc.keepalive_permit_without_calls", 1),
+        ("grpc.http2.max_ping_strikes", 0),
+        ("grpc.http2.min_recv_ping_interval_without_data_ms", 1000),
+    ]
+
+
+def caller_of(context: grpc.aio.ServicerContext) -> Caller:
+    metadata = dict(context.invocation_metadata() or ())
+    # "ipv4:10.0.0.1:4711", "ipv6:[::1]:4711" (brackets percent-encoded), "unix:…"
+    kind, _, rest = context.peer().partition(":")
+    host = rest.rpartition(":")[0] if kind.startswith("ipv") else rest
+    address = host.replace("%5B", "").replace("%5D", "").strip("[]")
+    return Caller(address, str(metadata.get("authorization", "")))
+
+
+def _unary(rpc: Rpc, handlers: MetaHandlers) -> grpc.RpcMethodHandler:
+    async def serve(request: Any, context: grpc.aio.ServicerContext) -> bytes:
+        try:
+            return await handlers.call(rpc, request, caller_of(context))
+        except DomainError as error:
+            await context.abort(grpc.StatusCode[error.forms.grpc], error.message)
+            raise AssertionError("abort raises") from error
+
+    return grpc.unary_unary_rpc_method_handler(
+        serve, request_deserializer=rpc.request.FromString, response_serializer=None
+    )
+
+
+def _forward(method: str, control: ControlLink) -> grpc.RpcMethodHandler:
+    async def serve(request: bytes, context: grpc.aio.ServicerContext) -> bytes:
+        try:
+            return await control.forward(method, request, caller_of(context), context.time_remaining())
+        except grpc.aio.AioRpcError as error:
+            await context.abort(error.code(), error.details() or "")
+            raise AssertionError("abort raises") from error
+
+    return grpc.unary_unary_rpc_method_handler(serve)
+
+
+def build_server(handlers: MetaHandlers, control: ControlLink, max_message_bytes: int) -> grpc.aio.Server:
+    """A server without ports; the caller binds and starts it."""
+    server = grpc.aio.server(options=server_options(max_message_bytes))
+    meta = {rpc.name: _unary(rpc, handlers) for rpc in handlers.rpcs.values()}
+    admin_methods = admin_pb.DESCRIPTOR.services_by_name["AdminService"].methods_by_name
+    admin = {name: _forward(f"/{ADMIN_SERVICE}/{name}", control) for name in admin_methods}
+    server.add_generic_rpc_handlers(
+        (
+            grpc.method_handlers_generic_handler(META_SERVICE, meta),
+            grpc.method_handlers_generic_handler(ADMIN_SERVICE, admin),
+        )
+    )
+    health = health_aio.HealthServicer()
+    health_pb2_grpc.add_HealthServicer_to_server(health, server)
+    names = (META_SERVICE, ADMIN_SERVICE, health_pb2.DESCRIPTOR.services_by_name["Health"].full_name)
+    reflection.enable_server_reflection((*names, reflection.SERVICE_NAME), server)
+    return server
+
+
