@@ -1,0 +1,25 @@
+"""Hides credentials in what is written down: the password part of URLs and members named like secrets."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+_CREDENTIALS = re.compile(r"(?<=://)([^/@\s:]*):[^/@\s]+(?=@)")
+_SECRET_NAMES = re.compile(r"password|secret|token$|auth_token", re.IGNORECASE)
+HIDDEN = "••••"
+
+
+def masked(value: Any) -> Any:
+    """A copy of a JSON value without its secrets."""
+    if isinstance(value, Mapping):
+        return {
+            key: HIDDEN if item and isinstance(item, str) and _SECRET_NAMES.search(key) else masked(item)
+            for key, item in value.items()
+        }
+    if isinstance(value, list | tuple):
+        return [masked(item) for item in value]
+    if isinstance(value, str):
+        return _CREDENTIALS.sub(rf"\1:{HIDDEN}", value)
+    return value

@@ -1,0 +1,32 @@
+"""Enqueues background work by registered task name, so that no app imports another one's tasks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import structlog
+from django.db import transaction
+from kombu.exceptions import OperationalError
+
+log = structlog.get_logger(__name__)
+
+
+def enqueue(task: str, **kwargs: Any) -> bool:
+    """Hand `task` to the workers now; False when the broker cannot be reached.
+
+    Whatever is enqueued here is also done by a periodic task, so a lost message costs time only.
+    """
+    # Imported on use: the Celery application reads the settings that import this module's apps.
+    from kvcm_platform.celery import app
+
+    try:
+        app.send_task(task, kwargs=kwargs, retry=False)
+    except (OperationalError, OSError) as error:
+        log.warning("task was not enqueued", task=task, error=str(error))
+        return False
+    return True
+
+
+def enqueue_on_commit(task: str, **kwargs: Any) -> None:
+    """`enqueue` once the current transaction is committed, never when it is rolled back."""
+    transaction.on_commit(lambda: enqueue(task, **kwargs))

@@ -1,0 +1,99 @@
+"""Writes that every feature shares: numbers never given twice, and the publication of the registry."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+
+import redis
+import structlog
+from django.db import transaction
+from django.db.models import F
+
+from apps.common.models import NumberSequence, PendingPublication, RegistryState, StepDone
+from apps.common.redis_client import index_client
+from kvcm_platform.core.errors import Code, DomainError
+from kvcm_platform.core.registry import Entry
+from kvcm_platform.index import registry as index_registry
+
+log = structlog.get_logger(__name__)
+
+Removed = tuple[str, str]
+"""(kind, name) of an object that left; kinds are "storage", "group", "instance"."""
+
+
+def number_next(*, kind: str, at_most: int) -> int:
+    """The next number of `kind`, inside the caller's transaction. Raises CAPACITY when none is left."""
+    if not NumberSequence.objects.filter(kind=kind).update(last=F("last") + 1):
+        NumberSequence.objects.create(kind=kind, last=1)
+    number = NumberSequence.objects.values_list("last", flat=True).get(kind=kind)
+    if number > at_most:
+        raise DomainError(Code.CAPACITY, f"all {at_most} numbers of kind {kind} were given out")
+    return number
+
+
+def registry_version_raise() -> int:
+    """The new version of the whole registry.
+
+    The row stays locked until the caller commits, so versions are in the order of the commits.
+    """
+    if not RegistryState.objects.update(version=F("version") + 1):
+        RegistryState.objects.create(version=1)
+    return RegistryState.objects.values_list("version", flat=True).get()
+
+
+@dataclass(slots=True)
+class Publication:
+    """What one transaction changed in the registry, and what became of telling Redis about it."""
+
+    version: int
+    changed: Sequence[Entry]
+    removed: Sequence[Removed]
+    error: str = ""
+    is_done: bool = False
+
+    def send(self) -> None:
+        """Publish. Never raises: the change is committed, and control publishes it again within 5 s."""
+        try:
+            index_registry.publish(
+                index_client(), version=self.version, changed=list(self.changed), removed=list(self.removed)
+            )
+            PendingPublication.objects.filter(version=self.version).delete()
+            self.is_done = True
+        except redis.RedisError as error:
+            self.error = str(error) or type(error).__name__
+            log.warning("registry not published yet", version=self.version, error=self.error)
+
+
+def registry_publish_on_commit(
+    make: Callable[[int], Sequence[Entry]], *, removed: Sequence[Removed] = ()
+) -> Publication:
+    """Raise the registry's version in this transaction and publish when it commits.
+
+    `make` gets the new version and returns the changed entries as they are now.
+    """
+    version = registry_version_raise()
+    PendingPublication.objects.create(version=version)
+    publication = Publication(version=version, changed=make(version), removed=removed)
+    transaction.on_commit(publication.send)
+    return publication
+
+
+@transaction.atomic
+def registry_version_lift(*, above: int) -> int:
+    """Make the version higher than `above`: after a restore the index may be ahead of the database."""
+    version = registry_version_raise()
+    if version <= above:
+        version = above + 1
+        RegistryState.objects.update(version=version)
+    return version
+
+
+def publications_settle(*, versions: Collection[int]) -> None:
+    """Forget pending publications that a publication of everything has covered."""
+    PendingPublication.objects.filter(version__in=versions).delete()
+
+
+def step_done(*, name: str) -> None:
+    """Note that a step of the installation was done."""
+    StepDone.objects.get_or_create(name=name)

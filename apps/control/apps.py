@@ -1,0 +1,6 @@
+from django.apps import AppConfig
+
+
+class ControlConfig(AppConfig):
+    name = "apps.control"
+    default_auto_field = "django.db.models.BigAutoField"

@@ -1,0 +1,1 @@
+"""What the control process decides and writes, apart from its doors."""

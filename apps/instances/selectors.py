@@ -1,0 +1,110 @@
+"""Reads of groups and instances."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from django.db.models import Count, QuerySet
+
+from apps.common.actor import Actor
+from apps.instances.models import GroupQuota, Instance, InstanceGroup
+from apps.storages.selectors import candidates_of
+from kvcm_platform.core.errors import Code, DomainError
+from kvcm_platform.core.registry import GroupEntry, InstanceEntry, group_from_dict
+from kvcm_platform.core.validation import GroupSettings
+
+
+@dataclass(frozen=True, slots=True)
+class GroupDetail:
+    """A group with what lies in other tables. `row` carries `instance_count` where it was listed."""
+
+    row: InstanceGroup
+    entry: GroupEntry
+
+    @property
+    def settings(self) -> GroupSettings:
+        return settings_of(self.entry)
+
+
+def settings_of(entry: GroupEntry) -> GroupSettings:
+    """What operators set, out of an entry."""
+    return GroupSettings(
+        storage_candidates=entry.storage_candidates,
+        quota=entry.quota,
+        prefer_strategy=entry.prefer_strategy,
+        reclaim=entry.reclaim,
+        meta_indexer=entry.meta_indexer,
+        max_instance_count=entry.max_instance_count,
+        global_quota_group_name=entry.global_quota_group_name,
+        user_data=entry.user_data,
+    )
+
+
+def group_list(*, acting: Actor) -> QuerySet[InstanceGroup]:
+    """The groups that `acting` may see, each with its `instance_count`."""
+    groups = InstanceGroup.objects.annotate(instance_count=Count("instances")).order_by("name")
+    return groups if acting.groups is None else groups.filter(name__in=acting.groups)
+
+
+def group_details(rows: Sequence[InstanceGroup]) -> list[GroupDetail]:
+    """Rows with their quotas and candidates: two queries, however many rows."""
+    quotas: dict[int, dict[str, int]] = {row.pk: {} for row in rows}
+    found = GroupQuota.objects.filter(group__in=list(quotas)).order_by("storage_type")
+    for group_id, kind, capacity in found.values_list("group_id", "storage_type", "capacity_bytes"):
+        quotas[group_id][kind] = capacity
+    candidates = candidates_of([row.name for row in rows])
+    return [GroupDetail(row, _entry(row, quotas[row.pk], candidates[row.name])) for row in rows]
+
+
+def _entry(row: InstanceGroup, per_type: dict[str, int], candidates: tuple[str, ...]) -> GroupEntry:
+    return group_from_dict(
+        {
+            "name": row.name,
+            "number": row.number,
+            "storage_candidates": candidates,
+            "quota": {"capacity_bytes": row.capacity_bytes, "per_type": per_type},
+            "prefer_strategy": row.prefer_strategy,
+            "reclaim": row.reclaim,
+            "meta_indexer": row.meta_indexer,
+            "max_instance_count": row.max_instance_count,
+            "global_quota_group_name": row.global_quota_group_name,
+            "user_data": row.user_data,
+            "version": row.version,
+        }
+    )
+
+
+def group_get(*, acting: Actor, name: str) -> GroupDetail:
+    """Raises NOT_FOUND, also for a group outside the actor's scope."""
+    row = group_list(acting=acting).filter(name=name).first()
+    if row is None:
+        raise DomainError(Code.NOT_FOUND, f"instance group {name} does not exist", field="name")
+    return group_details([row])[0]
+
+
+def group_entries() -> list[GroupEntry]:
+    """All groups as the data plane sees them."""
+    return [detail.entry for detail in group_details(list(InstanceGroup.objects.order_by("name")))]
+
+
+def instance_list(*, acting: Actor) -> QuerySet[Instance]:
+    """The instances that `acting` may see, their group loaded."""
+    instances = Instance.objects.select_related("group").order_by("instance_id")
+    return instances if acting.groups is None else instances.filter(group__name__in=acting.groups)
+
+
+def instance_get(*, acting: Actor, instance_id: str) -> Instance:
+    """Raises INSTANCE_NOT_EXIST, also for an instance outside the actor's scope."""
+    instance = instance_list(acting=acting).filter(instance_id=instance_id).first()
+    if instance is None:
+        raise DomainError(
+            Code.INSTANCE_NOT_EXIST, f"instance {instance_id} is not registered", field="instance_id"
+        )
+    return instance
+
+
+def instance_entries() -> list[InstanceEntry]:
+    """All instances as the data plane sees them."""
+    rows = Instance.objects.select_related("group").order_by("instance_id")
+    return [instance.entry() for instance in rows]

@@ -1,0 +1,37 @@
+"""Django REST framework and the OpenAPI document."""
+
+from __future__ import annotations
+
+from typing import Any
+
+REST_FRAMEWORK: dict[str, Any] = {
+    "DEFAULT_AUTHENTICATION_CLASSES": [
+        "apps.accounts.api.authentication.BearerAuthentication",
+        "apps.accounts.api.authentication.AccountSessionAuthentication",
+    ],
+    "DEFAULT_PERMISSION_CLASSES": ["apps.accounts.api.permissions.ReadsAsViewer"],
+    "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
+    "DEFAULT_PARSER_CLASSES": ["rest_framework.parsers.JSONParser"],
+    "DEFAULT_PAGINATION_CLASS": "apps.common.api.pagination.Pages",
+    "DEFAULT_FILTER_BACKENDS": [
+        "django_filters.rest_framework.DjangoFilterBackend",
+        "rest_framework.filters.SearchFilter",
+        "rest_framework.filters.OrderingFilter",
+    ],
+    "DEFAULT_SCHEMA_CLASS": "apps.common.api.schema.ApiSchema",
+    "EXCEPTION_HANDLER": "apps.common.api.errors.handle",
+    "UNAUTHENTICATED_USER": "apps.accounts.anonymous.Anonymous",
+    "COERCE_DECIMAL_TO_STRING": False,
+    "TEST_REQUEST_DEFAULT_FORMAT": "json",
+}
+
+SPECTACULAR: dict[str, Any] = {
+    "TITLE": "KVCM Platform",
+    "DESCRIPTION": "REST interface of the manager of KV caches.",
+    "VERSION": "1",
+    "SERVE_INCLUDE_SCHEMA": False,
+    "SCHEMA_PATH_PREFIX": r"/api/v1",
+    "COMPONENT_SPLIT_REQUEST": True,
+    "SORT_OPERATIONS": True,
+    "ENUM_GENERATE_CHOICE_DESCRIPTION": False,
+}
