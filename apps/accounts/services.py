@@ -15,6 +15,7 @@ from django.db import DatabaseError, transaction
 from django.utils import timezone
 
 from apps.accounts.models import ApiToken, User
+from apps.accounts.publication import tokens_publish_on_commit
 from apps.accounts.selectors import TOKEN_PREFIX, token_digest
 from apps.audit.services import audit_record
 from apps.common.actor import Actor, Role
@@ -87,6 +88,7 @@ def account_update(*, acting: Actor, username: str, changes: Mapping[str, Any]) 
         user.set_password(changes["password"])
     user.save()
     _require_some_admin()
+    tokens_publish_on_commit(user=user)
     after = {**_state(user), "password": "changed" if "password" in changes else "kept"}
     audit_record(
         acting=acting,
@@ -99,11 +101,18 @@ def account_update(*, acting: Actor, username: str, changes: Mapping[str, Any]) 
     return user
 
 
+def theme_set(*, user: User, theme: str) -> None:
+    """Keep the look that somebody chose for themselves; not an act worth an audit entry."""
+    user.theme = theme
+    user.save(update_fields=["theme"])
+
+
 @transaction.atomic
 def account_remove(*, acting: Actor, username: str) -> None:
     """Remove an account and its tokens. Raises NOT_FOUND, and IN_USE for the last active admin."""
     user = _locked(username)
     audit_record(acting=acting, action="account.remove", kind="account", name=username, before=_state(user))
+    tokens_publish_on_commit(user=user)
     user.delete()
     _require_some_admin()
 
@@ -157,6 +166,7 @@ def token_create(
     audit_record(
         acting=acting, action="token.create", kind="api_token", name=f"{username}/{name}", after=after
     )
+    tokens_publish_on_commit(user=user)
     return NewToken(token=token, secret=secret)
 
 
@@ -166,6 +176,7 @@ def token_revoke(*, acting: Actor, token: ApiToken) -> None:
     if ApiToken.objects.filter(pk=token.pk, revoked_at__isnull=True).update(revoked_at=timezone.now()):
         name = f"{token.user.username}/{token.name}"
         audit_record(acting=acting, action="token.revoke", kind="api_token", name=name)
+        tokens_publish_on_commit(user=token.user)
 
 
 def token_touch(*, token: ApiToken, now: datetime) -> None:

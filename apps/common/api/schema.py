@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from drf_spectacular.openapi import AutoSchema
 from rest_framework import serializers
+from rest_framework.permissions import AllowAny
+
+SCHEMA_PERMISSIONS = (AllowAny,)
+"""The document holds no secret: it is in the repository."""
 
 
 class FieldErrorSerializer(serializers.Serializer):

@@ -16,11 +16,10 @@ REST_FRAMEWORK: dict[str, Any] = {
     "DEFAULT_FILTER_BACKENDS": [
         "django_filters.rest_framework.DjangoFilterBackend",
         "rest_framework.filters.SearchFilter",
-        "rest_framework.filters.OrderingFilter",
+        "apps.common.api.ordering.StableOrdering",
     ],
     "DEFAULT_SCHEMA_CLASS": "apps.common.api.schema.ApiSchema",
     "EXCEPTION_HANDLER": "apps.common.api.errors.handle",
-    "UNAUTHENTICATED_USER": "apps.accounts.anonymous.Anonymous",
     "COERCE_DECIMAL_TO_STRING": False,
     "TEST_REQUEST_DEFAULT_FORMAT": "json",
 }

@@ -1,0 +1,206 @@
+"""Shapes of groups and instances. Ranges and required members are checked by `core.validation`."""
+
+from __future__ import annotations
+
+from rest_framework import serializers
+
+from apps.instances.choices import PREFER_STRATEGIES, RECLAIM_POLICIES
+
+
+class BytesByTypeField(serializers.DictField):
+    """Bytes by storage type."""
+
+    def __init__(self, **kwargs: object) -> None:
+        super().__init__(child=serializers.IntegerField(), **kwargs)
+
+
+class QuotaFields(serializers.Serializer):
+    capacity_bytes = serializers.IntegerField()
+    per_type = BytesByTypeField(required=False)
+
+
+class QuotaChange(QuotaFields):
+    capacity_bytes = serializers.IntegerField(required=False)
+
+
+class ReclaimFields(serializers.Serializer):
+    policy = serializers.ChoiceField(choices=RECLAIM_POLICIES, required=False)
+    storage_unique_name = serializers.CharField(allow_blank=True, required=False)
+    used_ratio = serializers.FloatField(required=False)
+    used_bytes = serializers.IntegerField(required=False)
+    low_watermark_ratio = serializers.FloatField(allow_null=True, required=False)
+    trigger_period_seconds = serializers.IntegerField(required=False)
+    step_size = serializers.IntegerField(required=False)
+    step_percentage = serializers.IntegerField(required=False)
+    delay_before_delete_ms = serializers.IntegerField(required=False)
+    grace_seconds = serializers.IntegerField(required=False)
+
+
+class CachePolicyFields(serializers.Serializer):
+    capacity_mb = serializers.IntegerField(required=False)
+    type = serializers.CharField(allow_blank=True, required=False)
+    shard_bits = serializers.IntegerField(required=False)
+    high_pri_pool_ratio = serializers.FloatField(required=False)
+
+
+class MetaIndexerFields(serializers.Serializer):
+    max_key_count = serializers.IntegerField(required=False)
+    mutex_shard_num = serializers.IntegerField(required=False)
+    batch_key_size = serializers.IntegerField(required=False)
+    storage_type = serializers.CharField(allow_blank=True, required=False)
+    storage_uri = serializers.CharField(allow_blank=True, required=False)
+    cache_policy = CachePolicyFields(required=False)
+
+
+class _GroupFields(serializers.Serializer):
+    prefer_strategy = serializers.ChoiceField(choices=PREFER_STRATEGIES, required=False)
+    reclaim = ReclaimFields(required=False)
+    max_instance_count = serializers.IntegerField(required=False)
+    meta_indexer = MetaIndexerFields(required=False)
+    global_quota_group_name = serializers.CharField(allow_blank=True, required=False)
+    user_data = serializers.CharField(allow_blank=True, trim_whitespace=False, required=False)
+
+
+class GroupInput(_GroupFields):
+    """A new group; what is absent gets its default."""
+
+    name = serializers.CharField(allow_blank=True)
+    storage_candidates = serializers.ListField(child=serializers.CharField(allow_blank=True))
+    quota = QuotaFields()
+
+
+class GroupChange(_GroupFields):
+    """A partial update, also inside the members; `quota.per_type` is replaced as a whole."""
+
+    version = serializers.IntegerField(required=False)
+    storage_candidates = serializers.ListField(child=serializers.CharField(allow_blank=True), required=False)
+    quota = QuotaChange(required=False)
+
+
+class QuotaOutput(serializers.Serializer):
+    capacity_bytes = serializers.IntegerField()
+    per_type = BytesByTypeField()
+
+
+class ReclaimOutput(serializers.Serializer):
+    policy = serializers.ChoiceField(choices=RECLAIM_POLICIES)
+    storage_unique_name = serializers.CharField()
+    used_ratio = serializers.FloatField()
+    used_bytes = serializers.IntegerField()
+    low_watermark_ratio = serializers.FloatField(allow_null=True)
+    trigger_period_seconds = serializers.IntegerField()
+    step_size = serializers.IntegerField()
+    step_percentage = serializers.IntegerField()
+    delay_before_delete_ms = serializers.IntegerField()
+    grace_seconds = serializers.IntegerField()
+
+
+class CachePolicyOutput(serializers.Serializer):
+    capacity_mb = serializers.IntegerField()
+    type = serializers.CharField()
+    shard_bits = serializers.IntegerField()
+    high_pri_pool_ratio = serializers.FloatField()
+
+
+class MetaIndexerOutput(serializers.Serializer):
+    max_key_count = serializers.IntegerField()
+    mutex_shard_num = serializers.IntegerField()
+    batch_key_size = serializers.IntegerField()
+    storage_type = serializers.CharField()
+    storage_uri = serializers.CharField()
+    cache_policy = CachePolicyOutput()
+
+
+class GroupUsageOutput(serializers.Serializer):
+    used_bytes = serializers.IntegerField()
+    reserved_bytes = serializers.IntegerField()
+    pending_bytes = serializers.IntegerField()
+    blocks = serializers.IntegerField()
+    per_type = BytesByTypeField()
+
+
+class GroupTrafficOutput(serializers.Serializer):
+    """Totals of the group's instances; `hit_rate` is null while nothing was requested."""
+
+    requested_blocks = serializers.IntegerField()
+    hit_blocks = serializers.IntegerField()
+    hit_rate = serializers.FloatField(allow_null=True)
+
+
+class GroupOutput(serializers.Serializer):
+    """One instance group; `usage` and `traffic` are null while the index does not answer."""
+
+    name = serializers.CharField()
+    storage_candidates = serializers.ListField(child=serializers.CharField())
+    prefer_strategy = serializers.ChoiceField(choices=PREFER_STRATEGIES)
+    quota = QuotaOutput()
+    reclaim = ReclaimOutput()
+    max_instance_count = serializers.IntegerField()
+    meta_indexer = MetaIndexerOutput()
+    global_quota_group_name = serializers.CharField()
+    user_data = serializers.CharField()
+    version = serializers.IntegerField()
+    instance_count = serializers.IntegerField()
+    usage = GroupUsageOutput(allow_null=True)
+    traffic = GroupTrafficOutput(allow_null=True)
+    created_at = serializers.DateTimeField()
+    updated_at = serializers.DateTimeField()
+
+
+class LocationSpecInfoOutput(serializers.Serializer):
+    name = serializers.CharField()
+    size = serializers.IntegerField()
+
+
+class LocationSpecGroupOutput(serializers.Serializer):
+    name = serializers.CharField()
+    spec_names = serializers.ListField(child=serializers.CharField())
+
+
+class ModelDeploymentOutput(serializers.Serializer):
+    model_name = serializers.CharField()
+    dtype = serializers.CharField()
+    use_mla = serializers.BooleanField()
+    tp_size = serializers.IntegerField()
+    dp_size = serializers.IntegerField()
+    lora_name = serializers.CharField()
+    pp_size = serializers.IntegerField()
+    extra = serializers.CharField()
+    user_data = serializers.CharField()
+    use_eagle_pop = serializers.BooleanField()
+
+
+class InstanceUsageOutput(serializers.Serializer):
+    used_bytes = serializers.IntegerField()
+    pending_bytes = serializers.IntegerField()
+    blocks = serializers.IntegerField()
+    writing_blocks = serializers.IntegerField()
+
+
+class InstanceTrafficOutput(serializers.Serializer):
+    """Totals since the instance was first seen."""
+
+    requests = serializers.IntegerField()
+    requested_blocks = serializers.IntegerField()
+    hit_blocks = serializers.IntegerField()
+    hit_rate = serializers.FloatField(allow_null=True)
+    written_blocks = serializers.IntegerField()
+
+
+class InstanceOutput(serializers.Serializer):
+    """One instance; what comes from the index is null while it does not answer."""
+
+    instance_id = serializers.CharField()
+    instance_group = serializers.CharField()
+    number = serializers.IntegerField()
+    block_size = serializers.IntegerField()
+    shards = serializers.IntegerField()
+    default_query_type = serializers.IntegerField()
+    location_spec_infos = LocationSpecInfoOutput(many=True)
+    location_spec_groups = LocationSpecGroupOutput(many=True)
+    model_deployment = ModelDeploymentOutput()
+    usage = InstanceUsageOutput(allow_null=True)
+    open_write_sessions = serializers.IntegerField(allow_null=True)
+    traffic = InstanceTrafficOutput(allow_null=True)
+    registered_at = serializers.DateTimeField()
+    last_seen_at = serializers.DateTimeField()
