@@ -106,3 +106,8 @@ def orphans(base: str) -> str:
 
 TOKENS = "kvcm:tokens"
 """Hash of the API tokens that may use the data plane: SHA-256 -> JSON {role, groups, expires_at}."""
+
+DURABLE = "kvcm:durable"
+"""Hash written just before WAITAOF, so that the wait covers what came before it."""
+DUTIES_LEASE = "kvcm:duties:running"
+DUTIES_QUEUED = "kvcm:duties:queued"

@@ -2,14 +2,17 @@
 --   base .. ':f' file path -> slots in the file (2 bytes) + one byte a slot, '1' when freed
 --   base .. ':o' member -> location entry whose metadata was dropped       base: ob, on = their bytes and number
 
--- kvcm_slots_free: ARGV: file, slots in the file, freed slots…  Setting a bit again changes nothing.
+-- kvcm_slots_free: ARGV: file, slots in the file, '1' for a second pass, freed slots…
+-- Setting a bit again changes nothing. A second pass over a file without notes means that the file went before:
+-- whatever a late writer left there may go too.
 -- Returns 1 when every slot of the file is freed: the file may go, then kvcm_slots_forget.
 register('kvcm_slots_free', function(keys, args)
   local files, file, slots = keys[1] .. ':f', args[1], tonumber(args[2])
   local raw = call('HGET', files, file)
+  if args[3] == '1' and not raw then return 1 end
   local bits = {}
   for i = 1, slots do bits[i] = raw and sub(raw, 2 + i, 2 + i) or '0' end
-  for i = 3, #args do bits[tonumber(args[i]) + 1] = '1' end
+  for i = 4, #args do bits[tonumber(args[i]) + 1] = '1' end
   local joined = concat(bits)
   call('HSET', files, file, struct.pack('>I2', slots) .. joined)
   return string.find(joined, '0', 1, true) and 0 or 1

@@ -1,0 +1,42 @@
+"""A short-lived connection to the block index for tasks and commands."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+from kvcm_platform.core.registry import InstanceEntry, Registry
+from kvcm_platform.index import keyspace, leaving
+from kvcm_platform.index.connection import Connection
+from kvcm_platform.index.redis_index import RedisIndex
+from kvcm_platform.index.registry_mirror import RegistryMirror
+
+
+@dataclass(frozen=True, slots=True)
+class IndexSession:
+    """The index, the registry as published, and removed instances that still have data."""
+
+    index: RedisIndex
+    registry: Registry
+    leaving: tuple[InstanceEntry, ...]
+
+    @property
+    def instances(self) -> list[InstanceEntry]:
+        return [*self.registry.instances.values(), *self.leaving]
+
+
+@asynccontextmanager
+async def index_session(redis_url: str) -> AsyncIterator[IndexSession]:
+    """Connects, reads the registry, and at the end pushes what was changed. Raises redis.RedisError."""
+    connection = Connection(redis_url)
+    try:
+        await connection.connect()
+        mirror = RegistryMirror(connection)
+        await mirror.refresh()
+        gone = leaving.decode(await connection.call("HGETALL", keyspace.LEAVING))
+        index = RedisIndex(connection)
+        yield IndexSession(index, mirror.current, tuple(gone))
+        await index.pusher.flush()
+    finally:
+        await connection.close()

@@ -1,0 +1,47 @@
+"""`manage.py recount [--json] [--repair]`: does the usage that is kept equal a count of all blocks?"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+from django.conf import settings
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+from redis.exceptions import RedisError
+
+from apps.cache_index.services import index_recount
+from kvcm_platform.index.recount import StillChanging
+
+
+class Command(BaseCommand):
+    help = "Counts all blocks and compares with the usage that quotas work with; exit code 1 on drift."
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("--json", action="store_true", help="print one JSON object a group")
+        parser.add_argument("--repair", action="store_true", help="set usage to the count")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        try:
+            groups = asyncio.run(index_recount(settings.KVCM_REDIS_URL, repair=options["repair"]))
+        except StillChanging as error:
+            raise CommandError(f"instance {error} changes while it is counted; stop its traffic", returncode=2) from error
+        except RedisError as error:
+            raise CommandError(f"the index cannot be reached: {error}", returncode=2) from error
+        for group in groups:
+            if options["json"]:
+                row = {
+                    "group": group.name,
+                    "used": group.used,
+                    "recounted": group.recounted,
+                    "reserved": group.reserved,
+                    "drift": group.drift,
+                }
+                self.stdout.write(json.dumps(row, sort_keys=True))
+            else:
+                verdict = "DRIFT" if group.has_drift else "ok"
+                self.stdout.write(f"{group.name}: used {group.used}, counted {group.recounted}: {verdict}")
+                for where, amounts in group.drift.items():
+                    self.stdout.write(f"  {where}: {amounts['bytes']:+d} bytes, {amounts['blocks']:+d} blocks")
+        if any(group.has_drift for group in groups):
+            raise SystemExit(1)

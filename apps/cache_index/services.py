@@ -1,0 +1,27 @@
+"""Operations on the index that commands and doors share."""
+
+from __future__ import annotations
+
+from apps.cache_index.index_session import index_session
+from kvcm_platform.index.recount import GroupCount, recount_group
+
+
+async def index_recount(redis_url: str, *, repair: bool) -> list[GroupCount]:
+    """One count a group, removed instances with data left included.
+
+    Raises StillChanging while traffic goes on, redis.RedisError when the index cannot be reached.
+    """
+    async with index_session(redis_url) as session:
+        names = {group.number: name for name, group in session.registry.groups.items()}
+        for entry in session.leaving:
+            names.setdefault(entry.group_number, entry.group)
+        return [
+            await recount_group(
+                session.index,
+                name,
+                number,
+                [entry for entry in session.instances if entry.group_number == number],
+                repair=repair,
+            )
+            for number, name in sorted(names.items())
+        ]

@@ -1,0 +1,131 @@
+"""Finishes deletions: from the list of pending ones to freed space (DESIGN 4.1, 4.4).
+
+Crash order: the DELETING mark is durable before an object goes, the object goes before its
+metadata. Every step may be repeated.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from .uris import DataUri
+
+RETRY_MS = 5000
+UNKNOWN_STORAGE = "the storage is not configured"
+
+
+@dataclass(frozen=True, slots=True)
+class PendingObject:
+    uri: DataUri
+    slots_in_file: int
+    is_second_pass: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class PendingDeletion:
+    """One location to delete. `is_orphan`: only its metadata was dropped, its objects are listed as orphans."""
+
+    member: bytes
+    storage_number: int
+    is_orphan: bool
+    objects: tuple[PendingObject, ...]
+    size: int
+    entry: bytes
+
+
+class PendingList(Protocol):
+    """The pending deletions of one shard (index.pending.RedisPending)."""
+
+    async def due(self, limit: int) -> list[PendingDeletion]: ...
+
+    async def durable(self) -> None:
+        """Returns when everything written so far would survive a crash of the server."""
+        ...
+
+    async def done(self, members: Sequence[bytes]) -> None: ...
+
+    async def postpone(self, members: Sequence[bytes], delay_ms: int) -> None: ...
+
+    async def orphan(self, deletions: Sequence[PendingDeletion]) -> None:
+        """Puts them on the orphan list of their storage."""
+        ...
+
+
+class Deleter(Protocol):
+    """Frees objects of one storage (apps.cache_index wires it to storage.backend)."""
+
+    async def delete(self, objects: Sequence[PendingObject]) -> list[str]: ...
+
+    async def settled(self, objects: Sequence[PendingObject]) -> None: ...
+
+
+@dataclass(slots=True)
+class DeletionReport:
+    deleted: int = 0
+    orphaned: int = 0
+    postponed: int = 0
+    reasons: dict[str, int] = field(default_factory=dict)
+
+
+async def delete_due(
+    pending: PendingList, deleter_of: Callable[[int], Deleter | str], limit: int, report: DeletionReport
+) -> int:
+    """Deals with up to `limit` due deletions of a shard; returns how many it took from the list.
+
+    `deleter_of` gives a storage's deleter, or the reason why it cannot be used now: its list is
+    kept and tried again. A storage that is not configured any more leaves orphans.
+    """
+    taken = await pending.due(limit)
+    if not taken:
+        return 0
+    await pending.durable()
+    by_storage: dict[int, list[PendingDeletion]] = defaultdict(list)
+    for deletion in taken:
+        by_storage[deletion.storage_number].append(deletion)
+    await asyncio.gather(
+        *(
+            _delete_on(pending, deleter_of(number), deletions, report)
+            for number, deletions in by_storage.items()
+        )
+    )
+    return len(taken)
+
+
+async def _delete_on(
+    pending: PendingList, deleter: Deleter | str, deletions: list[PendingDeletion], report: DeletionReport
+) -> None:
+    orphans = [d for d in deletions if d.is_orphan or deleter == UNKNOWN_STORAGE]
+    rest = [d for d in deletions if not d.is_orphan and deleter != UNKNOWN_STORAGE]
+    if orphans:
+        await pending.orphan(orphans)
+        await pending.done([d.member for d in orphans])
+        report.orphaned += len(orphans)
+    if not rest:
+        return
+    if isinstance(deleter, str):
+        reasons = [deleter] * len(rest)
+    else:
+        reasons = await _delete_objects(deleter, rest)
+    gone = [d for d, reason in zip(rest, reasons, strict=True) if not reason]
+    kept = [d for d, reason in zip(rest, reasons, strict=True) if reason]
+    if gone:
+        await pending.done([d.member for d in gone])
+        report.deleted += len(gone)
+        if not isinstance(deleter, str):
+            await deleter.settled([item for d in gone for item in d.objects])
+    if kept:
+        await pending.postpone([d.member for d in kept], RETRY_MS)
+        report.postponed += len(kept)
+        for reason in filter(None, reasons):
+            report.reasons[reason] = report.reasons.get(reason, 0) + 1
+
+
+async def _delete_objects(deleter: Deleter, deletions: Sequence[PendingDeletion]) -> list[str]:
+    """One reason per deletion: that of its first object that could not be freed."""
+    flat = [item for deletion in deletions for item in deletion.objects]
+    answers = iter(await deleter.delete(flat))
+    return [next(filter(None, [next(answers) for _ in deletion.objects]), "") for deletion in deletions]

@@ -1,0 +1,44 @@
+"""Whether background work waits: one pipeline for control's loop, which turns it into a task.
+
+Besides, a task runs every SAFETY_SECONDS: it finds what no index shows, such as a push that a crash lost.
+"""
+
+from __future__ import annotations
+
+import time
+
+import redis
+
+from kvcm_platform.core.registry import Registry
+
+from . import keyspace, leaving
+
+SAFETY_SECONDS = 2.0
+
+
+def anything_due(client: redis.Redis, known: Registry) -> bool:
+    """True when a session expired, a deletion is due, a reservation is stale or a trim is unfinished."""
+    gone = leaving.decode(client.hgetall(keyspace.LEAVING))
+    instances = [*known.instances.values(), *gone]
+    groups = {entry.number for entry in known.groups.values()} | {e.group_number for e in gone}
+    now = round(time.time() * 1000)
+    pipeline = client.pipeline(transaction=False)
+    for entry in instances:
+        for shard in range(entry.shards):
+            base = keyspace.instance(entry.number, shard)
+            pipeline.zrangebyscore(keyspace.session_deadlines(base), "-inf", now, 0, 1)
+            pipeline.zrangebyscore(keyspace.pending_due(base), "-inf", now, 0, 1)
+    for number in groups:
+        deadlines = keyspace.group_reservation_deadlines(keyspace.group(number))
+        pipeline.zrangebyscore(deadlines, "-inf", now - 2000, 0, 1)
+    pipeline.hlen(keyspace.TRIMS)
+    return any(pipeline.execute())
+
+
+def enqueue_once(client: redis.Redis, seconds: float = 5.0) -> bool:
+    """Whether a duties task should be sent: False while one is queued and has not begun."""
+    return bool(client.set(keyspace.DUTIES_QUEUED, "1", nx=True, px=round(seconds * 1000)))
+
+
+def begun(client: redis.Redis) -> None:
+    client.delete(keyspace.DUTIES_QUEUED)

@@ -1,0 +1,108 @@
+"""Pending deletions and slot notes in Redis (core.deletion.PendingList, storage.backend.SlotLedger)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from redis.exceptions import RedisError
+
+from kvcm_platform.core.deletion import PendingDeletion, PendingObject
+from kvcm_platform.core.uris import parse_uri
+
+from . import codec, keyspace
+from .connection import Connection, IndexUnavailable
+from .redis_index import RedisIndex
+from .usage import ShardRef
+
+SECOND_PASS_MS = 3600 * 1000
+"""Failed writes are freed once more after the longest write timeout: a late writer may still come."""
+DURABLE_MS = 3000
+CHUNK = 128
+
+
+def decode(member: bytes, value: bytes) -> PendingDeletion:
+    """One entry of the list: a flag and the location as it stood in the block's record."""
+    entry = value[1:]
+    location = next(codec.locations(entry))
+    uris = [parse_uri(uri) for _, uri in location.specs()]
+    is_joint = len({uri.size for uri in uris}) <= 1
+    objects = tuple(
+        PendingObject(uri, location.position.slots_in_file(index, len(uris), is_joint), value[:1] == b"g")
+        for index, uri in enumerate(uris)
+    )
+    return PendingDeletion(
+        member=member,
+        storage_number=location.storage_number,
+        is_orphan=value[:1] == b"o",
+        objects=objects,
+        size=location.size,
+        entry=entry,
+    )
+
+
+class RedisPending:
+    def __init__(self, index: RedisIndex, shard: ShardRef) -> None:
+        self._index = index
+        self._shard = shard
+
+    async def due(self, limit: int) -> list[PendingDeletion]:
+        reply = await self._index.connection.call("FCALL", "kvcm_due", 1, self._shard.base, limit)
+        pairs = zip(reply[1::2], reply[2::2], strict=True)
+        return [decode(member, value) for member, value in pairs if value]
+
+    async def durable(self) -> None:
+        """WAITAOF covers the writes of the connection that asks, so a write comes first.
+
+        A server without AOF was set up to forget: there is nothing to wait for.
+        """
+        connection = self._index.connection
+        await connection.call("HSET", keyspace.DURABLE, self._shard.base, connection.now_ms())
+        try:
+            local, _ = await connection.call("WAITAOF", 1, 0, DURABLE_MS, timeout=DURABLE_MS / 1000 + 2)
+        except IndexUnavailable:
+            raise
+        except RedisError as error:
+            if "appendonly is disabled" in str(error):
+                return
+            raise
+        if local < 1:
+            raise IndexUnavailable("the server's log was not written in time")
+
+    async def done(self, members: Sequence[bytes]) -> None:
+        for at in range(0, len(members), CHUNK):
+            await self._index.function(
+                "kvcm_deleted", self._shard.base, SECOND_PASS_MS, *members[at : at + CHUNK]
+            )
+        self._index.pusher.mark(self._shard)
+
+    async def postpone(self, members: Sequence[bytes], delay_ms: int) -> None:
+        for at in range(0, len(members), CHUNK):
+            await self._index.function("kvcm_postpone", self._shard.base, delay_ms, *members[at : at + CHUNK])
+
+    async def orphan(self, deletions: Sequence[PendingDeletion]) -> None:
+        for deletion in deletions:
+            member = self._shard.base.encode() + deletion.member
+            await self._index.connection.call(
+                *("FCALL", "kvcm_orphan", 1, keyspace.storage(deletion.storage_number)),
+                *(member, deletion.size, deletion.entry),
+            )
+
+
+class RedisSlotLedger:
+    """Freed slots of the files of one storage."""
+
+    def __init__(self, connection: Connection, storage_number: int) -> None:
+        self._connection = connection
+        self._base = keyspace.storage(storage_number)
+
+    async def free(
+        self, file: str, slots_in_file: int, slots: Sequence[int], *, is_second_pass: bool
+    ) -> bool:
+        reply = await self._connection.call(
+            *("FCALL", "kvcm_slots_free", 1, self._base, file, slots_in_file, int(is_second_pass)), *slots
+        )
+        return bool(reply == 1)
+
+    async def forget(self, files: Sequence[str]) -> None:
+        for at in range(0, len(files), CHUNK):
+            await self._connection.call("FCALL", "kvcm_slots_forget", 1, self._base, *files[at : at + CHUNK])

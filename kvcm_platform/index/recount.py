@@ -1,0 +1,137 @@
+"""Counts the blocks of an index one by one and compares with the usage that is kept along the way."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import AsyncIterator, Iterable, Sequence
+from dataclasses import dataclass, field
+
+from kvcm_platform.core.registry import InstanceEntry
+from kvcm_platform.core.types import LocationStatus
+
+from . import codec, keyspace
+from .redis_index import RedisIndex
+from .stats import parse_usage
+from .usage import ShardRef, as_dict, push
+
+ATTEMPTS = 20
+SCAN_COUNT = 1000
+_STATE = {LocationStatus.WRITING: "w", LocationStatus.SERVING: "s"}
+
+Amounts = dict[tuple[int, str], tuple[int, int]]
+"""(storage ref, state) -> (bytes, blocks); states w writing, s serving, p pending deletion."""
+
+
+class StillChanging(Exception):
+    """The shard changed during every attempt: stop the traffic or try again."""
+
+
+@dataclass(frozen=True, slots=True)
+class ShardCount:
+    instance: InstanceEntry
+    kept: Amounts
+    counted: Amounts
+    sequence: int
+
+
+@dataclass(slots=True)
+class GroupCount:
+    """A group's side: what its quota works with, against the sum over its shards."""
+
+    name: str
+    used: int
+    recounted: int
+    reserved: int
+    drift: dict[str, dict[str, int]] = field(default_factory=dict)
+
+    @property
+    def has_drift(self) -> bool:
+        return bool(self.drift) or self.used != self.recounted
+
+
+async def count_shard(index: RedisIndex, instance: InstanceEntry) -> ShardCount:
+    """A count that no change disturbed. Raises StillChanging after ATTEMPTS."""
+    base = keyspace.instance(instance.number, 0)
+    for attempt in range(ATTEMPTS):
+        before = as_dict(await index.connection.call("HGETALL", base))
+        counted = await _count(index, base)
+        after = as_dict(await index.connection.call("HGETALL", base))
+        if before.get(b"seq") == after.get(b"seq"):
+            return ShardCount(instance, parse_usage(after), counted, int(after.get(b"seq", b"0")))
+        await asyncio.sleep(0.1 * (attempt + 1))
+    raise StillChanging(instance.instance_id)
+
+
+async def _count(index: RedisIndex, base: str) -> Amounts:
+    totals: dict[tuple[int, str], list[int]] = defaultdict(lambda: [0, 0])
+
+    def add(where: tuple[int, str], size: int) -> None:
+        totals[where][0] += size
+        totals[where][1] += 1
+
+    async for record in _scan(index, keyspace.blocks(base)):
+        for location in codec.locations(record):
+            # A DELETING location counts through its entry on the pending list.
+            if location.status in _STATE:
+                add((location.storage_ref, _STATE[LocationStatus(location.status)]), location.size)
+    async for value in _scan(index, keyspace.pending(base)):
+        if value[:1] in (b"d", b"f"):
+            location = next(codec.locations(value[1:]))
+            add((location.storage_ref, "p"), location.size)
+    return {where: (amounts[0], amounts[1]) for where, amounts in totals.items()}
+
+
+async def _scan(index: RedisIndex, name: str) -> AsyncIterator[bytes]:
+    """Values of a hash; HSCAN may give a field twice while the hash is resized, so fields are remembered."""
+    cursor = b"0"
+    seen: set[bytes] = set()
+    while True:
+        cursor, flat = await index.connection.call("HSCAN", name, cursor, "COUNT", SCAN_COUNT)
+        for key, value in zip(flat[::2], flat[1::2], strict=True):
+            if key not in seen:
+                seen.add(key)
+                yield value
+        if cursor == b"0":
+            return
+
+
+async def recount_group(
+    index: RedisIndex, name: str, number: int, instances: Sequence[InstanceEntry], *, repair: bool
+) -> GroupCount:
+    """Compares, and with `repair` corrects, one group and its instances (removed ones included)."""
+    counts = [await count_shard(index, instance) for instance in instances]
+    if repair:
+        for count in counts:
+            await _repair(index, count)
+        await index.connection.call("FCALL", "kvcm_retotal", 1, keyspace.group(number))
+        counts = [await count_shard(index, instance) for instance in instances]
+    for instance in instances:
+        await push(index.connection, ShardRef(instance.number, 0, number))
+    totals = as_dict(await index.connection.call("HGETALL", keyspace.group(number)))
+    recounted = sum(size for count in counts for size, _ in count.counted.values())
+    result = GroupCount(name, int(totals.get(b"u", b"0")), recounted, int(totals.get(b"r", b"0")))
+    for where, kept, counted in _differences(counts):
+        result.drift[where] = {
+            "bytes": counted[0] - kept[0],
+            "blocks": counted[1] - kept[1],
+        }
+    return result
+
+
+def _differences(counts: Iterable[ShardCount]) -> Iterable[tuple[str, tuple[int, int], tuple[int, int]]]:
+    for count in counts:
+        for where in sorted({*count.kept, *count.counted}):
+            kept, counted = count.kept.get(where, (0, 0)), count.counted.get(where, (0, 0))
+            if kept != counted:
+                ref, state = where
+                yield f"{count.instance.instance_id}/storage {ref & 0xFFFF}/{state}", kept, counted
+
+
+async def _repair(index: RedisIndex, count: ShardCount) -> None:
+    fields: list[str | int] = []
+    for (ref, state), (size, blocks) in count.counted.items():
+        fields += [f"b:{ref}:{state}", size, f"n:{ref}:{state}", blocks]
+    base = keyspace.instance(count.instance.number, 0)
+    if not await index.function("kvcm_repair", base, count.sequence, *fields):
+        raise StillChanging(count.instance.instance_id)

@@ -1,0 +1,139 @@
+"""Repairs what a crash or a silent client left: expired sessions, lost pushes, stale reservations.
+
+Everything here may run on any process, at any time and several times at once: each step is a
+compare-and-set on the server.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import msgpack
+
+from kvcm_platform.core.ports import PlannedBlock, WritePlan
+from kvcm_platform.core.registry import GroupEntry, InstanceEntry, Quota, StorageEntry
+
+from . import codec, keyspace
+from .redis_index import RedisIndex, _tail, build_entries
+from .usage import ShardRef, push
+
+RESERVATION_MARGIN_MS = 2000
+"""How far past its insert-by time a reservation is kept: the clocks of two servers may differ."""
+BATCH = 200
+
+
+@dataclass(frozen=True, slots=True)
+class SweptShard:
+    """A shard and, while its instance is registered, what its blocks looked like."""
+
+    shard: ShardRef
+    instance: InstanceEntry
+
+
+async def sweep_sessions(
+    index: RedisIndex, swept: SweptShard, storages: Sequence[StorageEntry], *, is_forced: bool = False
+) -> int:
+    """Fails open sessions past their deadline and completes those that a crash left finishing.
+
+    With `is_forced` (a removed instance) open sessions fail at once. Returns the number ended.
+    """
+    base = swept.shard.base
+    limit = "+inf" if is_forced else index.now_ms()
+    ids = await index.connection.call(
+        "ZRANGEBYSCORE", keyspace.session_deadlines(base), "-inf", limit, "LIMIT", 0, BATCH
+    )
+    ended = 0
+    for raw_id in ids:
+        ended += await _end_session(index, swept, storages, raw_id.decode(), is_forced)
+    return ended
+
+
+async def _end_session(
+    index: RedisIndex, swept: SweptShard, storages: Sequence[StorageEntry], session_id: str, is_forced: bool
+) -> bool:
+    shard = swept.shard
+    raw, keys = await index.connection.call(
+        "HMGET", keyspace.sessions(shard.base), session_id, f"{session_id}:k"
+    )
+    if raw is None:
+        await index.connection.call("ZREM", keyspace.session_deadlines(shard.base), session_id)
+        return False
+    header = codec.SessionHeader.unpack(raw)
+    if header.state == 1:
+        pairs = _never_inserted(index, swept.instance, storages, header, keys, session_id)
+        return await index.fail(shard, session_id, pairs, is_forced=is_forced)
+    reply = await index.function("kvcm_finish_next", shard.base, session_id, 0)
+    return await index.complete(shard, session_id, reply)
+
+
+def _never_inserted(
+    index: RedisIndex,
+    instance: InstanceEntry,
+    storages: Sequence[StorageEntry],
+    header: codec.SessionHeader,
+    keys: bytes,
+    session_id: str,
+) -> list[bytes]:
+    """(key, entry) pairs of the blocks whose insert did not happen: they hold slots in shared files."""
+    if header.inserted >= header.count or not instance.location_spec_infos:
+        return []
+    storage = next((s for s in storages if codec.storage_ref(s) == header.storage_ref), None)
+    if storage is None:
+        return []
+    sets = [instance.location_spec_infos]
+    sets += [
+        tuple(spec for spec in instance.location_spec_infos if spec.name in group.spec_names)
+        for group in instance.location_spec_groups
+    ]
+    spec_sets = header.spec_sets or bytes(header.count)
+    blocks = tuple(
+        PlannedBlock(key, 0, spec_set, sets[spec_set])
+        for key, spec_set in zip(codec.unpack_keys(keys), spec_sets, strict=True)
+    )
+    group = GroupEntry(instance.group, instance.group_number, (), Quota(0))
+    plan = WritePlan(
+        instance, group, session_id, header.location_id, blocks, header.insert_by_ms, header.deadline_ms
+    )
+    return _tail(blocks, build_entries(plan, storage, index.now_ms()), header.inserted)
+
+
+async def sweep_pushes(index: RedisIndex, shards: Iterable[ShardRef]) -> int:
+    """Pushes every shard whose usage is ahead of what its group knows. Returns the number pushed."""
+    shards = list(shards)
+    commands = [("HMGET", shard.base, "gen", "seq") for shard in shards]
+    truths = await index.connection.pipeline(commands)
+    known = await index.connection.pipeline(
+        [("HGET", keyspace.group_vectors(keyspace.group(s.group_number)), s.name) for s in shards]
+    )
+    pushed = 0
+    for shard, (generation, sequence), vector in zip(shards, truths, known, strict=True):
+        if sequence is None:
+            continue
+        seen = tuple(msgpack.unpackb(vector)[:2]) if vector else None
+        has_content = seen is None and await index.connection.call("HLEN", shard.base) > _BARE_FIELDS
+        if (seen is not None and seen != (int(generation), int(sequence))) or has_content:
+            await push(index.connection, shard)
+            pushed += 1
+    return pushed
+
+
+_BARE_FIELDS = 3
+"""gen, seq and epoch: a usage hash without figures has been pushed as an empty vector, which leaves no row."""
+
+
+async def sweep_reservations(index: RedisIndex, group_number: int) -> int:
+    """Gives back reservations whose Start cannot insert any more. Returns their number."""
+    base = keyspace.group(group_number)
+    latest = index.now_ms() - RESERVATION_MARGIN_MS
+    fields = await index.connection.call(
+        "ZRANGEBYSCORE", keyspace.group_reservation_deadlines(base), "-inf", latest, "LIMIT", 0, BATCH
+    )
+    if not fields:
+        return 0
+    for name in {field.decode().partition("|")[2] for field in fields}:
+        number, _, shard = name.partition(":")
+        # After this push only what was never inserted is still reserved.
+        await push(index.connection, ShardRef(int(number), int(shard), group_number))
+    await index.connection.call("FCALL", "kvcm_release", 1, base, *fields)
+    return len(fields)

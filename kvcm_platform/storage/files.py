@@ -1,0 +1,68 @@
+"""Slot files on a mounted directory: freeing space without touching neighbours, and path safety.
+
+Blocking calls; run them in a thread.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+
+FALLOC_FL_KEEP_SIZE = 0x01
+FALLOC_FL_PUNCH_HOLE = 0x02
+_NO_PUNCH = frozenset({errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL})
+
+_libc = ctypes.CDLL(None, use_errno=True)
+_libc.fallocate.argtypes = (ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int64)
+
+
+class UnsafePath(ValueError):
+    """A path that does not stay under its storage's root."""
+
+
+def checked(root: str, path: str) -> str:
+    """`path`, when it lies under `root` by name and, where its folder exists, in truth.
+
+    Raises UnsafePath for `..`, for another root, and for folders that lead out through a link.
+    """
+    if not path.startswith(root) or any(part in {"..", "."} for part in path.split("/")):
+        raise UnsafePath(f"{path} is not under {root}")
+    real_root = os.path.realpath(root)
+    folder = os.path.realpath(os.path.dirname(path))
+    if folder != real_root and not folder.startswith(real_root.rstrip("/") + "/"):
+        raise UnsafePath(f"{path} leads out of {root}")
+    return path
+
+
+def punch(path: str, offset: int, size: int) -> None:
+    """Gives the space of one slot back; the file keeps its length. A missing file is fine.
+
+    Where the file system cannot punch holes the space comes back with the whole file.
+    """
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_NOFOLLOW)
+    except FileNotFoundError:
+        return
+    try:
+        mode = FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE
+        if _libc.fallocate(descriptor, mode, offset, size) != 0:
+            number = ctypes.get_errno()
+            if number not in _NO_PUNCH:
+                raise OSError(number, os.strerror(number), path)
+    finally:
+        os.close(descriptor)
+
+
+def unlink(path: str) -> None:
+    """Removes a file; a missing one is fine."""
+    try:
+        os.unlink(path)
+    except FileNotFoundError:
+        return
+
+
+def usage_ratio(root: str) -> float:
+    """Used share of the file system that holds the root."""
+    status = os.statvfs(root)
+    return 1 - status.f_bavail / status.f_blocks if status.f_blocks else 0.0
