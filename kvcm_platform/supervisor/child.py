@@ -130,7 +130,8 @@ class Child:
         if process is not None and process.returncode is None:
             _signal_group(process.pid, signal.SIGTERM)
             try:
-                await asyncio.wait_for(process.wait(), seconds)
+                async with asyncio.timeout(seconds):
+                    await process.wait()
             except TimeoutError:
                 self._output.line(f"WARNING did not stop within {seconds:.1f} s and was killed")
                 _signal_group(process.pid, signal.SIGKILL)

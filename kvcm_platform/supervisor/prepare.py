@@ -43,7 +43,8 @@ async def prepare(env: Env, environment: Mapping[str, str], output: ChildOutput)
         preexec_fn=tethered(signal.SIGKILL),
     )
     try:
-        printed, _ = await asyncio.wait_for(process.communicate(), _SECONDS)
+        async with asyncio.timeout(_SECONDS):
+            printed, _ = await process.communicate()
     except TimeoutError as error:
         process.kill()
         raise CannotStart(f"The database could not be prepared within {_SECONDS:.0f} s.") from error

@@ -148,7 +148,7 @@ class Supervisor:
 
     async def _watch_readiness(self) -> None:
         """Mark children ready as their heartbeats appear, again after each restart."""
-        while True:
+        while not valkey.is_cancelled():
             await asyncio.sleep(_LOOK_SECONDS)
             waiting = [child for child in self._children if child.pid is not None and not child.is_ready]
             if not waiting:
@@ -179,9 +179,10 @@ class Supervisor:
 
         A task of its own, so that a slow Redis never delays a restart.
         """
-        while True:
+        while not valkey.is_cancelled():
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._changed.wait(), _PUBLISH_SECONDS)
+                async with asyncio.timeout(_PUBLISH_SECONDS):
+                    await self._changed.wait()
             self._changed.clear()
             with suppress(RedisError, OSError):
                 await progress.publish(self._client, self._env.node_id, self._children)

@@ -27,6 +27,7 @@ unixsocket {socket}
 unixsocketperm 700
 dir {directory}
 daemonize no
+set-proc-title no
 loglevel notice
 save ""
 appendonly yes
@@ -97,7 +98,17 @@ async def answers(client: Redis) -> bool:
 async def wait_until_answers(client: Redis, seconds: float) -> bool:
     deadline = asyncio.get_running_loop().time() + seconds
     while not await answers(client):
-        if asyncio.get_running_loop().time() > deadline:
+        if asyncio.get_running_loop().time() > deadline or is_cancelled():
             return False
         await asyncio.sleep(0.02)
     return True
+
+
+def is_cancelled() -> bool:
+    """Whether the running task was asked to end.
+
+    The client sends through `asyncio.wait_for`, which before Python 3.12 loses a cancellation
+    that meets the end of a write; a loop around it must therefore ask.
+    """
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0

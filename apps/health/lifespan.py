@@ -1,0 +1,28 @@
+"""What the web process does besides answering: its heartbeat and the live feed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from apps.live.feed import running_feed
+
+from .heartbeats import beat_from_loop
+
+Message = dict[str, Any]
+
+
+async def lifespan(
+    scope: Message, receive: Callable[[], Awaitable[Message]], send: Callable[[Message], Awaitable[None]]
+) -> None:
+    """The ASGI lifespan: from the server's start to its stop."""
+    await receive()
+    feed = running_feed()
+    beating = asyncio.create_task(beat_from_loop("web"))
+    await send({"type": "lifespan.startup.complete"})
+    await receive()
+    beating.cancel()
+    await feed.stop()
+    await asyncio.wait({beating})
+    await send({"type": "lifespan.shutdown.complete"})

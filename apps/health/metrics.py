@@ -1,0 +1,80 @@
+"""The platform's figures in Prometheus's text form, made from the overview at each scrape."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from apps.live.overview import Picture, overview
+
+CONTENT_TYPE = CONTENT_TYPE_LATEST
+
+_COUNTERS = {
+    "requests": "Calls of the data plane about an instance's blocks",
+    "requested_blocks": "Blocks asked for by matches",
+    "hit_blocks": "Blocks that matches found",
+    "written_blocks": "Blocks finished by writers",
+}
+_GAUGES = {
+    "used_bytes": "Bytes that count against quotas, reservations excepted",
+    "reserved_bytes": "Bytes reserved by open write sessions",
+    "pending_bytes": "Bytes waiting for deletion from their storage",
+    "quota_bytes": "Sum of the instance groups' quotas",
+    "blocks": "Blocks in the index",
+    "open_write_sessions": "Write sessions that are open",
+    "storages_healthy": "Storages that are enabled and available",
+    "storages_total": "Storages",
+    "groups_total": "Instance groups",
+    "instances_total": "Registered instances",
+}
+_STATES = {"ok": 0, "degraded": 1, "down": 2}
+
+
+class _Overview(Collector):
+    """Turns one picture into metrics."""
+
+    def __init__(self, picture: Picture) -> None:
+        self._picture = picture
+
+    def collect(self) -> Iterator[Metric]:
+        picture = self._picture
+        for name, text in _COUNTERS.items():
+            yield CounterMetricFamily(f"kvcm_{name}", text, value=picture["totals"][name])
+        for name, text in _GAUGES.items():
+            yield GaugeMetricFamily(f"kvcm_{name}", text, value=picture[name])
+        yield GaugeMetricFamily(
+            "kvcm_verdict", "0 ok, 1 degraded, 2 down", value=_STATES[picture["verdict"]["state"]]
+        )
+        up = GaugeMetricFamily(
+            "kvcm_process_up", "1 when heard of within 5 s", labels=("role", "node", "pid")
+        )
+        restarts = GaugeMetricFamily(
+            "kvcm_process_restarts", "Restarts by the supervisor", labels=("role", "node", "pid")
+        )
+        for process in picture["processes"]:
+            labels = (process["role"], process["node"], str(process["pid"]))
+            up.add_metric(labels, float(process["state"] == "ok"))
+            restarts.add_metric(labels, process["restarts"])
+        yield up
+        yield restarts
+        calls = GaugeMetricFamily("kvcm_rpc_per_second", "Calls a second over 10 s", labels=("rpc",))
+        latency = GaugeMetricFamily(
+            "kvcm_rpc_latency_seconds", "Upper bound of the quantile over 10 s", labels=("rpc", "quantile")
+        )
+        for rpc in picture["rpcs"]:
+            calls.add_metric((rpc["name"],), rpc["per_second"])
+            for quantile in ("p50", "p99"):
+                milliseconds = rpc[f"{quantile}_ms"]
+                if milliseconds is not None:
+                    latency.add_metric((rpc["name"], f"0.{quantile[1:]}"), milliseconds / 1000)
+        yield calls
+        yield latency
+
+
+def exposition() -> bytes:
+    registry = CollectorRegistry()
+    registry.register(_Overview(overview().picture(max_age=0.5)))
+    return generate_latest(registry)

@@ -1,0 +1,7 @@
+"""WebSocket addresses."""
+
+from django.urls import path
+
+from .consumers import LiveConsumer
+
+websocket_urlpatterns = [path("ws/live/", LiveConsumer.as_asgi())]

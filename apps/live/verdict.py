@@ -1,0 +1,62 @@
+"""The one sentence about the platform's state, and why."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from kvcm_platform.core.registry import GroupEntry, Registry
+from kvcm_platform.index.stats import GroupUsage
+
+from .processes import ProcessState, missing_roles
+
+_WITHOUT = {
+    "metadata": "No metadata process runs: engines get no answer.",
+    "control": "The control process does not run: registrations and changes have to wait.",
+    "worker": "No worker runs: nothing is reclaimed or deleted.",
+    "beat": "The scheduler (beat) does not run: periodic checks have stopped.",
+    "web": "The web process sends no heartbeat.",
+}
+_DOWN_WITHOUT = frozenset({"metadata"})
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """`state` is ok, degraded (served with a fault) or down (engines are not served)."""
+
+    state: str
+    reasons: tuple[str, ...]
+
+
+UNREACHABLE = Verdict("down", ("The index (Redis) does not answer: engines get no answer.",))
+
+
+def verdict(
+    registry: Registry, usages: Mapping[int, GroupUsage], processes: Iterable[ProcessState]
+) -> Verdict:
+    missing = missing_roles(processes)
+    reasons = [_WITHOUT[role] for role in missing]
+    for storage in sorted(registry.storages.values(), key=lambda entry: entry.name):
+        if storage.is_enabled and not storage.is_available:
+            why = storage.unavailable_reason or "its check fails"
+            reasons.append(f"Storage {storage.name} is unavailable: {why.rstrip('.')}.")
+    for group in sorted(registry.groups.values(), key=lambda entry: entry.name):
+        reason = _pressure(group, usages.get(group.number, GroupUsage()))
+        if reason:
+            reasons.append(reason)
+    state = "down" if _DOWN_WITHOUT & set(missing) else "degraded" if reasons else "ok"
+    return Verdict(state, tuple(reasons))
+
+
+def _pressure(group: GroupEntry, usage: GroupUsage) -> str:
+    """Why a group is near or at its limit; empty where it is not."""
+    capacity = group.quota.capacity_bytes
+    taken = usage.used_bytes + usage.reserved_bytes
+    if capacity <= 0:
+        return ""
+    if taken >= capacity:
+        return f"Group {group.name} is full: writes are refused."
+    # A busy cache lives around its high watermark; half-way from there to full, reclaim is behind.
+    if taken > (group.reclaim.used_ratio + 1) / 2 * capacity:
+        return f"Group {group.name} is far above its high watermark ({taken / capacity:.0%} used)."
+    return ""
