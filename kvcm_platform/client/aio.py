@@ -45,7 +45,6 @@ class MetadataClient:
                 connection.endpoint, connection.credentials, options=CHANNEL_OPTIONS
             )
         self._stub = MetaServiceStub(self._channel)  # type: ignore[no-untyped-call]
-        self._metadata = connection.metadata
 
     async def run(self, call: Call[T], *, timeout_seconds: float | None = None) -> T:
         """Make a call that a builder of `calls` describes, within a deadline of its own if given."""
@@ -53,9 +52,7 @@ class MetadataClient:
         attempts = Attempts(call, self.connection, timeout_seconds)
         while True:
             try:
-                response = await rpc(
-                    call.request, timeout=attempts.remaining_seconds(), metadata=self._metadata
-                )
+                response = await rpc(call.request, **attempts.options())
             except grpc.RpcError as error:
                 await asyncio.sleep(attempts.delay_after(error))
             else:

@@ -41,7 +41,6 @@ class BlockingMetadataClient:
                 connection.endpoint, connection.credentials, options=CHANNEL_OPTIONS
             )
         self._stub = MetaServiceStub(self._channel)  # type: ignore[no-untyped-call]
-        self._metadata = connection.metadata
 
     def run(self, call: Call[T], *, timeout_seconds: float | None = None) -> T:
         """Make a call that a builder of `calls` describes, within a deadline of its own if given."""
@@ -49,7 +48,7 @@ class BlockingMetadataClient:
         attempts = Attempts(call, self.connection, timeout_seconds)
         while True:
             try:
-                response = rpc(call.request, timeout=attempts.remaining_seconds(), metadata=self._metadata)
+                response = rpc(call.request, **attempts.options())
             except grpc.RpcError as error:
                 time.sleep(attempts.delay_after(error))
             else:

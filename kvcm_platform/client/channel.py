@@ -46,14 +46,16 @@ class RetryPolicy:
 class Connection:
     """Where the server is and how to speak to it.
 
-    `timeout_seconds` bounds a call with all its retries. `credentials` None = no TLS; only for
-    loopback and trusted networks, since the token then travels in clear.
+    `timeout_seconds` bounds a call with all its retries. With `wait_for_ready` a call made while
+    nobody listens waits for the server, within its time, instead of failing. `credentials` None =
+    no TLS; only for loopback and trusted networks, since the token then travels in clear.
     """
 
     endpoint: str
     token: str = field(default="", repr=False)
     timeout_seconds: float = 2.0
     retry: RetryPolicy = RetryPolicy()
+    wait_for_ready: bool = False
     credentials: grpc.ChannelCredentials | None = None
 
     @property
@@ -70,10 +72,16 @@ class Attempts:
         self._policy = connection.retry
         self._tries_left = connection.retry.attempts if call.is_safe else 1
         self._failures = 0
+        self._metadata = connection.metadata
+        self._wait_for_ready = connection.wait_for_ready
 
-    def remaining_seconds(self) -> float:
-        """What is left of the deadline; a call may always start."""
-        return max(0.001, self._deadline - time.monotonic())
+    def options(self) -> dict[str, Any]:
+        """What to give the next try: its deadline is what is left of the call's."""
+        return {
+            "timeout": max(0.001, self._deadline - time.monotonic()),
+            "metadata": self._metadata,
+            "wait_for_ready": self._wait_for_ready,
+        }
 
     def delay_after(self, error: grpc.RpcError) -> float:
         """Seconds to wait before the next try. Raises TransportError if there is to be none."""

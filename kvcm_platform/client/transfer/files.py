@@ -14,10 +14,11 @@ from __future__ import annotations
 
 import os
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Self, TypeVar
+from typing import Any, Generic, Self, TypeVar
 
 from kvcm_platform.core.uris import DataUri, parse_uri
 
@@ -26,6 +27,7 @@ MAX_BUFFERS = 512
 """Slots in one system call; the kernel takes at most 1024 buffers."""
 
 Item = TypeVar("Item")
+Result = TypeVar("Result")
 
 
 class TransferError(Exception):
@@ -35,6 +37,17 @@ class TransferError(Exception):
         super().__init__(f"{uri}: {reason}")
         self.uri = uri
         self.reason = reason
+
+
+@dataclass(frozen=True, slots=True)
+class Slot(Generic[Item]):
+    """One block's place in its file, and what belongs to it. `index` is its place in the batch."""
+
+    index: int
+    uri: str
+    offset: int
+    size: int
+    item: Item
 
 
 class FileTransfer:
@@ -50,28 +63,21 @@ class FileTransfer:
 
     def write(self, uri: str, data: bytes | memoryview) -> None:
         """Write one block. Raises TransferError; ValueError if `data` is not exactly the slot."""
-        _write_file(*self._group([(uri, data)])[0])
+        _only(self.write_batch([(uri, data)]))
 
     def read(self, uri: str) -> bytes:
         """One block's bytes. Raises TransferError if the file or a part of the slot is missing."""
-        return _read_file(*self._group([(uri, None)])[0])[0]
+        return _only(self.read_batch([uri]))
 
-    def write_batch(self, blocks: Sequence[tuple[str, bytes | memoryview]]) -> None:
-        """Write many blocks, files side by side; ends when all are done or the first error is known.
-
-        Raises as `write`. After an error any of the blocks may have been written.
+    def write_batch(self, blocks: Sequence[tuple[str, bytes | memoryview]]) -> list[None | TransferError]:
+        """Write many blocks, files side by side. In order, None for each that is on its way to the
+        disk, or the reason why it is not. ValueError as `write`; other files may then be written.
         """
-        list(self._each_file(_write_file, self._group(blocks)))
+        return self._each_file(_write_file, blocks)
 
     def read_batch(self, uris: Iterable[str]) -> list[bytes | TransferError]:
         """The bytes of each block in order, or in its place the reason why there are none."""
-        wanted = list(uris)
-        groups = self._group([(uri, index) for index, uri in enumerate(wanted)])
-        result: list[bytes | TransferError] = [b""] * len(wanted)
-        for group, blocks in zip(groups, self._each_file(_try_read_file, groups), strict=True):
-            for (_, _, index), block in zip(group[1], blocks, strict=True):
-                result[index] = block
-        return result
+        return self._each_file(_read_file, [(uri, None) for uri in uris])
 
     def close(self) -> None:
         """Ends the threads; calls that are under way are finished first."""
@@ -84,71 +90,86 @@ class FileTransfer:
         self.close()
 
     def _each_file(
-        self,
-        work: Callable[[str, list[tuple[str, DataUri, Item]]], object],
-        groups: list[tuple[str, list[tuple[str, DataUri, Item]]]],
-    ) -> Iterable:  # type: ignore[type-arg]
-        if len(groups) == 1:
-            return [work(*groups[0])]
-        return self._pool.map(lambda group: work(*group), groups)
-
-    def _group(self, items: Sequence[tuple[str, Item]]) -> list[tuple[str, list[tuple[str, DataUri, Item]]]]:
-        """By file, slots ascending."""
-        files: dict[str, list[tuple[str, DataUri, Item]]] = defaultdict(list)
-        for uri, item in items:
-            parsed = _parse(uri)
-            self._check(uri, parsed.path)
-            files[parsed.path].append((uri, parsed, item))
+        self, work: Callable[[str, list[Slot[Item]]], list[Result]], items: Sequence[tuple[str, Item]]
+    ) -> list[Result | TransferError]:
+        """What `work` makes of the slots of each file, put back into the order of `items`."""
+        results: list[Any] = [None] * len(items)
+        files: dict[str, list[Slot[Item]]] = defaultdict(list)
+        for index, (uri, item) in enumerate(items):
+            try:
+                parsed = self._parse(uri)
+            except TransferError as error:
+                results[index] = error
+            else:
+                slot = Slot(index, uri, parsed.offset, parsed.size, item)
+                files[parsed.path].append(slot)
         for slots in files.values():
-            slots.sort(key=lambda entry: entry[1].offset)
-        return list(files.items())
+            slots.sort(key=lambda slot: slot.offset)
+        run = map if len(files) == 1 else self._pool.map
+        for slots, made in zip(files.values(), run(work, files.keys(), files.values()), strict=True):
+            for slot, result in zip(slots, made, strict=True):
+                results[slot.index] = result
+        return results
 
-    def _check(self, uri: str, path: str) -> None:
-        if "/../" in path or path.endswith("/.."):
+    def _parse(self, uri: str) -> DataUri:
+        try:
+            parsed = parse_uri(uri)
+        except ValueError as error:
+            raise TransferError(uri, str(error)) from error
+        if parsed.scheme not in FILE_SCHEMES:
+            raise TransferError(uri, f"no file transfer for scheme {parsed.scheme}")
+        if not parsed.size:
+            raise TransferError(uri, "the URI has no size")
+        if "/../" in parsed.path or parsed.path.endswith("/.."):
             raise TransferError(uri, "the path leaves its folder")
-        if self._root is not None and not Path(path).resolve().is_relative_to(self._root):
+        if self._root is not None and not Path(parsed.path).resolve().is_relative_to(self._root):
             raise TransferError(uri, f"the path is outside {self._root}")
+        return parsed
 
 
-def _parse(uri: str) -> DataUri:
-    try:
-        parsed = parse_uri(uri)
-    except ValueError as error:
-        raise TransferError(uri, str(error)) from error
-    if parsed.scheme not in FILE_SCHEMES:
-        raise TransferError(uri, f"no file transfer for scheme {parsed.scheme}")
-    if not parsed.size:
-        raise TransferError(uri, "the URI has no size")
-    return parsed
+def _only(results: list[Result | TransferError]) -> Result:
+    (result,) = results
+    if isinstance(result, TransferError):
+        raise result
+    return result
 
 
-def _runs(
-    slots: list[tuple[str, DataUri, Item]],
-) -> Iterable[list[tuple[str, DataUri, Item]]]:
+def _runs(slots: list[Slot[Item]]) -> Iterator[list[Slot[Item]]]:
     """Pieces of a sorted list whose byte ranges follow each other without a gap."""
-    run: list[tuple[str, DataUri, Item]] = []
-    for entry in slots:
-        if run and (entry[1].offset != run[-1][1].offset + run[-1][1].size or len(run) >= MAX_BUFFERS):
+    run: list[Slot[Item]] = []
+    for slot in slots:
+        if run and (slot.offset != run[-1].offset + run[-1].size or len(run) >= MAX_BUFFERS):
             yield run
             run = []
-        run.append(entry)
+        run.append(slot)
     if run:
         yield run
 
 
-def _write_file(path: str, slots: list[tuple[str, DataUri, bytes | memoryview]]) -> None:
-    for uri, parsed, data in slots:
-        if len(data) != parsed.size:
-            raise ValueError(f"{uri}: {len(data)} bytes for a slot of {parsed.size}")
+def _failed(slots: list[Slot[Item]], error: OSError) -> list[TransferError]:
+    return [TransferError(slot.uri, error.strerror or str(error)) for slot in slots]
+
+
+def _write_file(path: str, slots: list[Slot[bytes | memoryview]]) -> list[None | TransferError]:
+    for slot in slots:
+        if len(slot.item) != slot.size:
+            raise ValueError(f"{slot.uri}: {len(slot.item)} bytes for a slot of {slot.size}")
     try:
         handle = _open_for_writing(path)
-        try:
-            for run in _runs(slots):
-                _write_all(handle, [data for _, _, data in run], run[0][1].offset)
-        finally:
-            os.close(handle)
     except OSError as error:
-        raise TransferError(slots[0][0], error.strerror or str(error)) from error
+        return [*_failed(slots, error)]
+    try:
+        return [result for run in _runs(slots) for result in _write_run(handle, run)]
+    finally:
+        os.close(handle)
+
+
+def _write_run(handle: int, run: list[Slot[bytes | memoryview]]) -> list[None | TransferError]:
+    try:
+        _write_all(handle, [slot.item for slot in run], run[0].offset)
+    except OSError as error:
+        return [*_failed(run, error)]
+    return [None] * len(run)
 
 
 def _open_for_writing(path: str) -> int:
@@ -170,38 +191,30 @@ def _write_all(handle: int, buffers: list[bytes | memoryview], offset: int) -> N
             buffers[0] = memoryview(buffers[0])[written:]
 
 
-def _read_file(path: str, slots: list[tuple[str, DataUri, Item]]) -> list[bytes]:
-    """Raises TransferError as soon as one slot is not wholly there."""
-    blocks = []
-    for block in _try_read_file(path, slots):
-        if isinstance(block, TransferError):
-            raise block
-        blocks.append(block)
-    return blocks
-
-
-def _try_read_file(path: str, slots: list[tuple[str, DataUri, Item]]) -> list[bytes | TransferError]:
+def _read_file(path: str, slots: list[Slot[None]]) -> list[bytes | TransferError]:
     try:
         handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError as error:
-        return [TransferError(uri, error.strerror or str(error)) for uri, _, _ in slots]
+        return [*_failed(slots, error)]
     try:
         return [block for run in _runs(slots) for block in _read_run(handle, run)]
     finally:
         os.close(handle)
 
 
-def _read_run(handle: int, run: list[tuple[str, DataUri, Item]]) -> list[bytes | TransferError]:
-    buffers = [bytearray(parsed.size) for _, parsed, _ in run]
+def _read_run(handle: int, run: list[Slot[None]]) -> list[bytes | TransferError]:
+    buffers = [bytearray(slot.size) for slot in run]
     try:
-        got = _read_all(handle, buffers, run[0][1].offset)
+        got = _read_all(handle, buffers, run[0].offset)
     except OSError as error:
-        return [TransferError(uri, error.strerror or str(error)) for uri, _, _ in run]
+        return [*_failed(run, error)]
     blocks: list[bytes | TransferError] = []
-    for (uri, parsed, _), buffer in zip(run, buffers, strict=True):
-        is_whole = got >= parsed.size
-        blocks.append(bytes(buffer) if is_whole else TransferError(uri, "the file ends before the slot does"))
-        got -= parsed.size
+    for slot, buffer in zip(run, buffers, strict=True):
+        is_whole = got >= slot.size
+        blocks.append(
+            bytes(buffer) if is_whole else TransferError(slot.uri, "the file ends before the slot does")
+        )
+        got -= slot.size
     return blocks
 
 

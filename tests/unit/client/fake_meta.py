@@ -33,6 +33,8 @@ class FakeMeta(MetaServiceServicer):
         self.unavailable_next = 0
         self.max_blocks = 1 << 60
         self.read_delay_seconds = 0.0
+        self.not_ready_next = 0
+        self.abort_with: grpc.StatusCode | None = None
         self._numbers = itertools.count(1)
         self._lock = threading.RLock()
 
@@ -41,6 +43,8 @@ class FakeMeta(MetaServiceServicer):
             self.calls[name] += 1
             self.last[name] = request
             self.metadata = dict(context.invocation_metadata())
+            if self.abort_with is not None:
+                context.abort(self.abort_with, "no")
             if self.unavailable_next:
                 self.unavailable_next -= 1
                 context.abort(grpc.StatusCode.UNAVAILABLE, "draining")
@@ -75,6 +79,9 @@ class FakeMeta(MetaServiceServicer):
         self._enter("GetCacheLocation", request, context)
         if self.read_delay_seconds:
             threading.Event().wait(self.read_delay_seconds)
+        if self.not_ready_next:
+            self.not_ready_next -= 1
+            return pb.GetCacheLocationResponse(header=refusal(pb.SERVICE_NOT_READY, "no index"))
         skip = request.block_mask.offset
         hits = [self.serving.get((request.instance_id, key)) for key in request.block_keys[skip:]]
         if request.query_type == pb.QT_PREFIX_MATCH:
@@ -102,7 +109,9 @@ class FakeMeta(MetaServiceServicer):
     def StartWriteCache(self, request, context):  # noqa: N802
         self._enter("StartWriteCache", request, context)
         with self._lock:
-            instance = self.instances[request.instance_id]
+            instance = self.instances.get(request.instance_id)
+            if instance is None:
+                return pb.StartWriteCacheResponse(header=refusal(pb.INSTANCE_NOT_EXIST, "no such instance"))
             there = [(request.instance_id, key) in self.serving for key in request.block_keys]
             missing = [k for k, is_there in zip(request.block_keys, there, strict=True) if not is_there]
             if len(self.serving) + len(missing) > self.max_blocks:
