@@ -1,0 +1,62 @@
+/** Every query and write of the resources, in one place, so that pages share keys and caches. */
+
+import { keepPreviousData, queryOptions } from '@tanstack/react-query';
+
+import { listQuery, type ListSearch } from '../lib/listSearch';
+import { request } from './client';
+import type { Instance, InstanceGroup, Page, Quota, Reclaim, Storage } from './types';
+
+const segment = encodeURIComponent;
+
+function listOf<T>(path: string, key: string, search: ListSearch, defaultSort: string) {
+  const query = listQuery(search, defaultSort);
+  return queryOptions({
+    queryKey: [key, 'list', query],
+    queryFn: ({ signal }) => request<Page<T>>(path, { query, signal }),
+    placeholderData: keepPreviousData,
+  });
+}
+
+function objectOf<T>(path: string, key: string, name: string) {
+  return queryOptions({
+    queryKey: [key, 'detail', name],
+    queryFn: ({ signal }) => request<T>(path, { signal }),
+  });
+}
+
+export const storagePath = (name: string) => `storages/${segment(name)}/`;
+export const groupPath = (name: string) => `instance-groups/${segment(name)}/`;
+export const instancePath = (id: string) => `instances/${segment(id)}/`;
+
+export const storagesQuery = (search: ListSearch) => listOf<Storage>('storages/', 'storages', search, 'name');
+export const storageQuery = (name: string) => objectOf<Storage>(storagePath(name), 'storages', name);
+export const groupsQuery = (search: ListSearch) => listOf<InstanceGroup>('instance-groups/', 'groups', search, 'name');
+export const groupQuery = (name: string) => objectOf<InstanceGroup>(groupPath(name), 'groups', name);
+export const instancesQuery = (search: ListSearch) =>
+  listOf<Instance>('instances/', 'instances', search, 'instance_id');
+export const instanceQuery = (id: string) => objectOf<Instance>(instancePath(id), 'instances', id);
+
+export interface StorageChange {
+  version: number;
+  enabled?: boolean;
+  draining?: boolean;
+  maintenance_note?: string;
+}
+
+export function storageUpdate(name: string, change: StorageChange): Promise<Storage> {
+  return request<Storage>(storagePath(name), { method: 'PATCH', body: change });
+}
+
+export interface GroupChange {
+  version: number;
+  quota?: Quota;
+  reclaim?: Reclaim;
+}
+
+export function groupUpdate(name: string, change: GroupChange): Promise<InstanceGroup> {
+  return request<InstanceGroup>(groupPath(name), { method: 'PATCH', body: change });
+}
+
+export function instanceRemove(id: string): Promise<void> {
+  return request<undefined>(instancePath(id), { method: 'DELETE' });
+}

@@ -1,0 +1,83 @@
+import type uPlot from 'uplot';
+
+import { clock } from '../../lib/time';
+import { chartSeries, fonts, palettes, type ThemeName } from '../../theme/tokens';
+
+export interface SeriesStyle {
+  label: string;
+  /** Index into the theme's eight chart colours. */
+  colour: number;
+  fill?: boolean;
+}
+
+export interface ChartLook {
+  theme: ThemeName;
+  series: readonly SeriesStyle[];
+  format: (value: number) => string;
+  /** A fixed top of the axis, for example 1 for shares. */
+  top?: number | undefined;
+  syncKey: string;
+  onCursor: (index: number | null) => void;
+}
+
+/** The window never is narrower than this, so that two points do not make a chart. */
+const NARROWEST_SECONDS = 120;
+
+export function chartOptions(look: ChartLook, width: number, height: number): uPlot.Options {
+  const palette = palettes[look.theme];
+  const font = `11px ${fonts.sans}`;
+  const axis = { stroke: palette.muted, font, ticks: { show: false }, border: { show: false } };
+  return {
+    width,
+    height,
+    padding: [8, 8, 0, 0],
+    legend: { show: false },
+    cursor: {
+      y: false,
+      drag: { x: false, y: false },
+      points: { size: 6 },
+      sync: { key: look.syncKey },
+    },
+    hooks: { setCursor: [(plot) => look.onCursor(plot.cursor.idx ?? null)] },
+    scales: {
+      x: { time: true, range: (_plot, min, max) => [Math.min(min, max - NARROWEST_SECONDS), max] },
+      y: { range: (_plot, _min, max) => [0, look.top ?? niceTop(max)] },
+    },
+    axes: [
+      { ...axis, grid: { show: false }, space: 70, size: 26, values: (_plot, ticks) => ticks.map(clockOfTick) },
+      {
+        ...axis,
+        size: 58,
+        space: 34,
+        grid: { stroke: palette.border1, width: 1 },
+        values: (_plot, ticks) => ticks.map((tick) => look.format(tick)),
+      },
+    ],
+    series: [{}, ...look.series.map((style) => seriesOptions(style, look.theme))],
+  };
+}
+
+function seriesOptions({ label, colour, fill }: SeriesStyle, theme: ThemeName): uPlot.Series {
+  const stroke = chartSeries[theme][colour] ?? palettes[theme].accent;
+  return {
+    label,
+    stroke,
+    width: 1.75,
+    points: { show: false },
+    ...(fill ? { fill: `${stroke}1f` } : {}),
+  };
+}
+
+function clockOfTick(tick: number): string {
+  const text = clock(tick * 1000);
+  return text.endsWith(':00') ? text.slice(0, 5) : text;
+}
+
+/** A round number a little above the highest value; one while there is nothing. */
+export function niceTop(highest: number | null): number {
+  if (highest === null || highest <= 0) return 1;
+  const wanted = highest * 1.08;
+  const magnitude = 10 ** Math.floor(Math.log10(wanted));
+  const step = [1, 1.5, 2, 2.5, 3, 4, 5, 6, 8, 10].find((factor) => factor * magnitude >= wanted) ?? 10;
+  return step * magnitude;
+}

@@ -1,0 +1,6 @@
+import type { ModelDeployment } from '../../api/types';
+
+/** "8 / 1 / 2"; a size that the engine did not name is a dash. */
+export function parallelism({ tp_size: tp, pp_size: pp, dp_size: dp }: ModelDeployment): string {
+  return [tp, pp, dp].map((size) => (size > 0 ? String(size) : '–')).join(' / ');
+}
