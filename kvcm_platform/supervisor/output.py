@@ -14,10 +14,12 @@ _NOTABLE = re.compile(
       | "level":\s*"(warning|error|critical)"       # JSON lines
       | \[(warning|error|critical)\s*\]             # structlog on a terminal
       | ^Traceback\ \(most\ recent\ call\ last\)
-      | ^\d+:[MCSX]\ .{20,32}\ \#\                  # Valkey: '#' marks a warning
+      | ^\d+:[MCSX]\ .{20,32}\ \#\ .*([Ee]rror|MISCONF|OOM)   # Valkey
     """,
     re.VERBOSE,
 )
+_HARMLESS = re.compile(r"Memory overcommit must be enabled")
+"""Valkey says so at each start of most machines; it matters for forks of large servers only."""
 
 
 class LogFile:
@@ -77,7 +79,9 @@ class ChildOutput:
     def line(self, text: str) -> None:
         self._log.write(text)
         continued = self._in_notable and text.startswith((" ", "\t"))
-        self._in_notable = continued or bool(_NOTABLE.search(text))
+        self._in_notable = continued or bool(
+            _NOTABLE.search(text) and not _HARMLESS.search(text)
+        )
         if self._in_notable:
             self._terminal.say(self._prefix + text)
 

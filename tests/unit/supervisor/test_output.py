@@ -30,7 +30,7 @@ def test_a_log_file_is_turned_over_before_it_exceeds_its_bound(tmp_path: Path) -
         '{"event": "x", "level": "error"}',
         "WARNING:  Invalid HTTP request received.",
         "[2026-11-30 12:00:00,000: ERROR/MainProcess] Task failed",
-        "1234:M 30 Nov 2026 12:00:00.123 # Out of memory",
+        "1234:M 30 Nov 2026 12:00:00.123 # Error writing to the AOF file",
     ],
 )
 def test_warnings_of_every_kind_reach_the_terminal(tmp_path: Path, line: str) -> None:
@@ -46,6 +46,7 @@ def test_warnings_of_every_kind_reach_the_terminal(tmp_path: Path, line: str) ->
     [
         '{"event": "an error is only mentioned", "level": "info"}',
         "1234:M 30 Nov 2026 12:00:00.123 * Ready to accept connections",
+        "1234:M 30 Nov 2026 12:00:00.123 # WARNING Memory overcommit must be enabled!",
         "INFO:     Application startup complete.",
     ],
 )
