@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import signal
 import sys
 import threading
@@ -14,7 +15,6 @@ import orjson
 from tqdm import tqdm  # type: ignore[import-untyped]
 
 from kvcm_platform.core.traces import BLOCK_TOKENS, BadLine, TraceFormat, TraceRequest, open_trace
-from kvcm_platform.settings.env import BadSetting, Env
 
 from .errors import KvcmError
 from .load.demo import Demo, DemoOptions
@@ -150,13 +150,14 @@ def _stop_on_signals(stop: Callable[[], None]) -> threading.Event:
 
 
 def _default_endpoint() -> str:
-    """The metadata service of this host, as the platform's environment variables place it."""
-    try:
-        env = Env()
-    except BadSetting:
-        return "127.0.0.1:6381"
-    host = "127.0.0.1" if env.bind in {"0.0.0.0", "::", "localhost"} else env.bind  # noqa: S104
-    return f"[{host}]:{env['KVCM_META_RPC_PORT']}" if ":" in host else f"{host}:{env['KVCM_META_RPC_PORT']}"
+    """The metadata service of this host. The client is a program of its own and knows of the
+    platform's settings no more than the port, which the supervisor hands down to the demo.
+    """
+    host = os.environ.get("KVCM_BIND", "")
+    if host in {"", "0.0.0.0", "::", "localhost"}:  # noqa: S104 - where it listens, not where we do
+        host = "127.0.0.1"
+    port = os.environ.get("KVCM_META_RPC_PORT") or "6381"
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -63,6 +63,17 @@ def test_more_slots_than_one_system_call_takes(tmp_path: Path) -> None:
         assert transfer.read_batch([name for name, _ in blocks]) == [data for _, data in blocks]
 
 
+def test_neighbouring_slots_go_in_one_call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[tuple[int, int]] = []
+    pwritev = os.pwritev
+    monkeypatch.setattr(
+        os, "pwritev", lambda fd, data, at: calls.append((len(data), at)) or pwritev(fd, data, at)
+    )
+    with FileTransfer() as transfer:
+        transfer.write_batch([(uri(tmp_path / "f", slot), b"%08d" % slot) for slot in (5, 2, 0, 1, 6)])
+    assert calls == [(3, 0), (2, 40)]
+
+
 def test_partial_system_calls_are_continued(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pwritev, preadv = os.pwritev, os.preadv
     monkeypatch.setattr(os, "pwritev", lambda fd, data, at: pwritev(fd, [memoryview(data[0])[:5]], at))
