@@ -1,0 +1,56 @@
+"""The verdict names what is wrong, and only that."""
+
+from __future__ import annotations
+
+import pytest
+
+from apps.live.processes import ROLES, ProcessState
+from apps.live.verdict import verdict
+from kvcm_platform.core.registry import GroupEntry, Quota, Registry, StorageEntry
+from kvcm_platform.core.types import StorageType
+from kvcm_platform.index.stats import GroupUsage
+
+
+def running(*roles: str) -> list[ProcessState]:
+    return [ProcessState(role, "a", number, "ok", 0, 0, 0) for number, role in enumerate(roles)]
+
+
+def registry(**storage: object) -> Registry:
+    entry = StorageEntry(name="nfs_01", number=1, type=StorageType.NFS, spec={}, **storage)
+    group = GroupEntry(name="chat", number=3, storage_candidates=("nfs_01",), quota=Quota(1000))
+    return Registry(1, {"nfs_01": entry}, {"chat": group}, {})
+
+
+def test_all_is_well() -> None:
+    judged = verdict(registry(), {3: GroupUsage(used_bytes=800)}, running(*ROLES))
+    assert (judged.state, judged.reasons) == ("ok", ())
+
+
+@pytest.mark.parametrize(
+    ("role", "state"), [("metadata", "down"), ("worker", "degraded"), ("control", "degraded")]
+)
+def test_without_metadata_the_platform_is_down(role: str, state: str) -> None:
+    judged = verdict(registry(), {}, running(*(other for other in ROLES if other != role)))
+    assert judged.state == state
+    assert len(judged.reasons) == 1
+
+
+def test_an_unavailable_storage_is_named_with_its_reason() -> None:
+    judged = verdict(registry(is_available=False, unavailable_reason="mount hangs"), {}, running(*ROLES))
+    assert judged.state == "degraded"
+    assert judged.reasons == ("Storage nfs_01 is unavailable: mount hangs.",)
+
+
+def test_a_disabled_storage_is_a_decision_not_a_fault() -> None:
+    assert verdict(registry(is_enabled=False, is_available=False), {}, running(*ROLES)).state == "ok"
+
+
+@pytest.mark.parametrize(
+    ("used", "reserved", "part"),
+    [(950, 0, "far above its high watermark (95% used)"), (900, 100, "is full"), (2000, 0, "is full")],
+)
+def test_a_group_under_pressure_is_named(used: int, reserved: int, part: str) -> None:
+    usage = GroupUsage(used_bytes=used, reserved_bytes=reserved)
+    judged = verdict(registry(), {3: usage}, running(*ROLES))
+    assert judged.state == "degraded"
+    assert "chat" in judged.reasons[0] and part in judged.reasons[0]
