@@ -1,0 +1,310 @@
+"""Remove, trim and deletion: what goes, when its space is free, and what neighbours keep."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from pathlib import Path
+
+import pytest
+
+from kvcm_platform.core.errors import Code, DomainError
+from kvcm_platform.core.metadata import Blocks
+from kvcm_platform.core.registry import ReclaimSettings
+from kvcm_platform.core.uris import parse_uri
+from kvcm_platform.index import keyspace, leaving
+from tests.support.data_plane import DataPlane, found, group, instance, storage
+
+KEYS = list(range(1, 21))
+BASE = keyspace.instance(0xABC, 0)
+ALL_CACHE, ALL_META, TIMESTAMP = 1, 2, 3
+SLOT = 8192
+
+
+@pytest.fixture
+async def disk(plane: DataPlane, tmp_path: Path) -> Path:
+    """Blocks of 8 KiB in files of 8 slots, so that freed slots are whole pages."""
+    plane.publish(2, instance(specs=[("tp0", SLOT)]))
+    await plane.mirror.refresh()
+    return tmp_path / "nfs"
+
+
+class WorkerDied(Exception):
+    pass
+
+
+async def write_data(plane: DataPlane, keys: list[int]) -> dict[int, str]:
+    """Writes blocks as an engine does; returns key -> URI."""
+    started = await plane.start(keys)
+    uris = [found(wire).uri for wire in started.locations]
+    for key, text in zip(keys, uris, strict=True):
+        put(text, key)
+    await plane.finish(started, len(uris))
+    return dict(zip(keys, uris, strict=True))
+
+
+def put(text: str, key: int) -> None:
+    uri = parse_uri(text)
+    os.makedirs(os.path.dirname(uri.path), exist_ok=True)
+    descriptor = os.open(uri.path, os.O_RDWR | os.O_CREAT)
+    os.pwrite(descriptor, bytes([key]) * uri.size, uri.offset)
+    os.close(descriptor)
+
+
+def get(text: str) -> bytes:
+    uri = parse_uri(text)
+    with open(uri.path, "rb") as file:
+        return os.pread(file.fileno(), uri.size, uri.offset)
+
+
+def files_under(root: Path) -> list[Path]:
+    return [path for path in root.rglob("*") if path.is_file()]
+
+
+def bytes_on_disk(root: Path) -> int:
+    return sum(path.stat().st_blocks * 512 for path in files_under(root))
+
+
+async def make_due(plane: DataPlane) -> None:
+    """Lets the delay before deletion pass."""
+    for member in plane.client.zrange(keyspace.pending_due(BASE), 0, -1):
+        plane.client.zadd(keyspace.pending_due(BASE), {member: 0})
+
+
+async def test_removed_blocks_free_their_space_and_only_theirs(plane, disk):
+    uris = await write_data(plane, KEYS)
+    assert bytes_on_disk(disk) == 20 * SLOT
+    gone = [1, 3, 8, 20]
+    await plane.service.remove_cache("model-a", Blocks(gone, ()), None)
+    assert await plane.statuses([1, 2]) == ["DELETING", "SERVING"]
+    assert len(await plane.match(KEYS)) == 0
+    assert (await plane.recount()).used == 20 * SLOT  # pending deletion still counts
+    await make_due(plane)
+    assert (await plane.duties()).deletions.deleted == 4
+    assert bytes_on_disk(disk) == 16 * SLOT
+    for key in set(KEYS) - set(gone):
+        assert get(uris[key]) == bytes([key]) * SLOT
+    count = await plane.recount()
+    assert (count.used, count.has_drift) == (16 * SLOT, False)
+    assert await plane.statuses([1]) == ["NOT_FOUND"]
+
+
+async def test_a_file_goes_with_its_last_slot(plane, disk):
+    await write_data(plane, KEYS)
+    assert len(files_under(disk)) == 3
+    await plane.service.remove_cache("model-a", Blocks(KEYS[:8], ()), None)
+    await make_due(plane)
+    await plane.duties()
+    assert len(files_under(disk)) == 2
+    await plane.service.remove_cache("model-a", Blocks(KEYS[8:], ()), None)
+    await make_due(plane)
+    await plane.duties()
+    assert files_under(disk) == []
+    assert plane.client.hlen(keyspace.slot_files(keyspace.storage(1))) == 0
+    assert plane.client.hlen(keyspace.runs(BASE)) == plane.client.zcard(keyspace.recency(BASE)) == 0
+
+
+async def test_deletion_waits_for_readers(plane, disk):
+    await write_data(plane, KEYS)
+    seconds, micros = plane.client.time()
+    before = seconds * 1000 + micros // 1000
+    await plane.service.remove_cache("model-a", Blocks(KEYS, ()), None)
+    assert (await plane.duties()).deletions.deleted == 0
+    due = plane.client.zrange(keyspace.pending_due(BASE), 0, -1, withscores=True)
+    assert all(score >= before + 500 for _, score in due)
+    plane.publish(3, group(reclaim=ReclaimSettings(delay_before_delete_ms=60_000)))
+    await plane.mirror.refresh()
+    await write_data(plane, [99])
+    await plane.service.remove_cache("model-a", Blocks([99], ()), None)
+    assert max(s for _, s in plane.client.zrange(keyspace.pending_due(BASE), 0, -1, withscores=True)) > before + 59_000
+
+
+async def test_deletion_may_be_repeated_at_any_step(plane, disk, monkeypatch):
+    """The worker dies after the files are gone and before their metadata is: nothing is lost or done twice."""
+    await write_data(plane, KEYS)
+    await plane.service.remove_cache("model-a", Blocks(KEYS, ()), None)
+    await make_due(plane)
+    original = plane.index.function
+
+    async def dies(name, *args):
+        if name == "kvcm_deleted":
+            raise WorkerDied
+        return await original(name, *args)
+
+    monkeypatch.setattr(plane.index, "function", dies)
+    with pytest.raises(WorkerDied):
+        await plane.duties()
+    monkeypatch.undo()
+    assert (await plane.recount()).used == 20 * SLOT
+    await plane.duties()
+    assert (await plane.recount()).used == 0
+    assert plane.client.hlen(keyspace.slot_files(keyspace.storage(1))) == 0
+
+
+async def test_a_storage_that_is_down_keeps_its_list(plane, disk):
+    await write_data(plane, KEYS)
+    await plane.service.remove_cache("model-a", Blocks(KEYS, ()), None)
+    await make_due(plane)
+    plane.publish(3, storage(disk, is_available=False, unavailable_reason="no answer"))
+    report = await plane.duties()
+    assert (report.deletions.deleted, report.deletions.postponed) == (0, 20)
+    plane.publish(4, storage(disk))
+    await make_due(plane)
+    assert (await plane.duties()).deletions.deleted == 20
+    assert files_under(disk) == []
+
+
+async def test_nothing_outside_the_root_is_touched(plane, disk, tmp_path):
+    outside = tmp_path / "precious"
+    outside.mkdir()
+    (outside / "file").write_text("keep")
+    await write_data(plane, KEYS[:8])
+    os.rename(disk / "model-a", disk / "moved")
+    os.symlink(outside, disk / "model-a")
+    await plane.service.remove_cache("model-a", Blocks(KEYS[:8], ()), None)
+    await make_due(plane)
+    report = await plane.duties()
+    assert report.deletions.deleted == 0
+    assert "leads out" in next(iter(report.deletions.reasons))
+    assert (outside / "file").read_text() == "keep"
+
+
+async def test_remove_keeps_what_the_mask_keeps(plane):
+    await plane.write(KEYS)
+    await plane.service.remove_cache("model-a", Blocks([1, 2, 3, 777], ()), [True, False, False])
+    assert await plane.statuses([1, 2, 3, 777]) == ["SERVING", "DELETING", "DELETING", "NOT_FOUND"]
+
+
+async def test_a_finish_after_remove_brings_nothing_back(plane):
+    started = await plane.start(KEYS)
+    await plane.service.remove_cache("model-a", Blocks(KEYS[:5], ()), None)
+    await plane.finish(started, len(KEYS))
+    assert await plane.statuses(KEYS[:6]) == ["DELETING"] * 5 + ["SERVING"]
+    await make_due(plane)
+    await plane.duties()
+    count = await plane.recount()
+    assert (count.used, count.has_drift) == (15 * 1024, False)
+
+
+async def test_a_late_writer_of_a_failed_block_is_cleaned_up_later(plane, disk):
+    started = await plane.start(KEYS[:8])
+    uris = [found(wire).uri for wire in started.locations]
+    await plane.finish(started, 0)
+    await plane.duties()
+    assert (await plane.recount()).used == 0
+    put(uris[2], 3)  # the engine had not heard of it
+    assert bytes_on_disk(disk) == SLOT
+    await make_due(plane)
+    await plane.duties()
+    assert files_under(disk) == []
+    assert plane.client.zcard(keyspace.pending_due(BASE)) == 0
+
+
+async def test_failed_slots_of_a_live_file_leave_the_others_alone(plane, disk):
+    started = await plane.start(KEYS[:8])
+    uris = [found(wire).uri for wire in started.locations]
+    for key, text in zip(KEYS[:8], uris, strict=True):
+        put(text, key)
+    await plane.finish(started, [key % 2 == 0 for key in KEYS[:8]])
+    for _ in range(2):  # at once, and again after the longest write timeout
+        await make_due(plane)
+        await plane.duties()
+        assert bytes_on_disk(disk) == 4 * SLOT
+        assert [get(text)[0] for text in uris] == [0, 2, 0, 4, 0, 6, 0, 8]
+
+
+async def test_trim_all_empties_disk_and_usage(plane, disk):
+    await write_data(plane, KEYS)
+    open_session = await plane.start([500, 501])
+    await plane.service.trim_cache("model-a", ALL_CACHE, 0, 0)
+    assert await plane.statuses([*KEYS, 500]) == ["DELETING"] * 21
+    await make_due(plane)
+    await plane.duties()
+    assert files_under(disk) == []
+    await plane.finish(open_session, 2)
+    count = await plane.recount()
+    assert (count.used, count.has_drift) == (0, False)
+    assert plane.client.hlen(keyspace.TRIMS) == 0
+
+
+async def test_trim_by_time_is_inclusive_and_by_finish_time(plane):
+    async def finished_at(keys: list[int]) -> int:
+        await plane.write(keys)
+        return int(plane.client.time()[0])
+
+    first = await finished_at([1])
+    await asyncio.sleep(1.1)
+    second = await finished_at([2])
+    await asyncio.sleep(1.1)
+    await finished_at([3])
+    writing = await plane.start([4])
+    await plane.service.trim_cache("model-a", TIMESTAMP, second, second)
+    assert await plane.statuses([1, 2, 3, 4]) == ["SERVING", "DELETING", "SERVING", "WRITING"]
+    await plane.service.trim_cache("model-a", TIMESTAMP, first + 1, 0)
+    assert await plane.statuses([1, 3, 4]) == ["SERVING", "DELETING", "WRITING"]
+    await plane.finish(writing, 1)
+
+
+@pytest.mark.parametrize(
+    ("strategy", "begin", "end", "field"),
+    [(0, 0, 0, "strategy"), (7, 0, 0, "strategy"), (3, -1, 0, "begin_timestamp"), (3, 0, -1, "end_timestamp"), (3, 9, 5, "begin_timestamp")],
+)
+async def test_bad_trims_are_refused(plane, strategy, begin, end, field):
+    with pytest.raises(DomainError) as caught:
+        await plane.service.trim_cache("model-a", strategy, begin, end)
+    assert (caught.value.code, caught.value.field) == (Code.INVALID_ARGUMENT, field)
+
+
+async def test_trim_of_metadata_makes_orphans(plane, disk):
+    await write_data(plane, KEYS)
+    await plane.service.trim_cache("model-a", ALL_META, 0, 0)
+    assert await plane.statuses(KEYS) == ["NOT_FOUND"] * 20
+    count = await plane.recount()
+    assert (count.used, count.has_drift) == (0, False)
+    await make_due(plane)
+    assert (await plane.duties()).deletions.orphaned == 20
+    assert bytes_on_disk(disk) == 20 * SLOT
+    base = keyspace.storage(1)
+    assert plane.client.hlen(keyspace.orphans(base)) == 20
+    assert {name: int(v) for name, v in plane.client.hgetall(base).items()} == {b"ob": 20 * SLOT, b"on": 20}
+
+
+async def test_a_trim_survives_the_process_that_began_it(plane, monkeypatch):
+    keys = list(range(1, 3001))
+    await plane.write(keys)
+    calls = 0
+    original = plane.index.remove_chunk
+
+    async def dies_midway(*args):
+        nonlocal calls
+        calls += 1
+        if calls > 2:
+            raise ConnectionAbortedError
+        return await original(*args)
+
+    monkeypatch.setattr(plane.index, "remove_chunk", dies_midway)
+    with pytest.raises(ConnectionAbortedError):
+        await plane.service.trim_cache("model-a", ALL_CACHE, 0, 0)
+    monkeypatch.undo()
+    for name in plane.client.scan_iter(keyspace.TRIMS + ":*"):
+        plane.client.delete(name)  # the dead runner's lease runs out
+    assert (await plane.duties()).trimmed > 0
+    assert set(await plane.statuses(keys)) == {"DELETING"}
+    assert plane.client.hlen(keyspace.TRIMS) == 0
+
+
+async def test_a_removed_instance_leaves_nothing_behind(plane, disk):
+    await write_data(plane, KEYS)
+    await plane.start([100, 101])
+    entry = plane.mirror.current.instances["model-a"]
+    plane.client.execute_command(*leaving.leave_command(entry))
+    plane.publish(3, removed=[("instance", "model-a")])
+    for _ in range(4):
+        await make_due(plane)
+        await plane.duties()
+    assert files_under(disk) == []
+    assert plane.client.hlen(keyspace.LEAVING) == 0
+    assert [name for name in plane.client.keys() if name.startswith(b"{abc:")] == []
+    totals = plane.client.hgetall(keyspace.group(1))
+    assert {name: int(value) for name, value in totals.items() if int(value)} == {}
+    assert plane.client.hlen(keyspace.group_vectors(keyspace.group(1))) == 0
