@@ -36,6 +36,14 @@ export const instancesQuery = (search: ListSearch) =>
   listOf<Instance>('instances/', 'instances', search, 'instance_id');
 export const instanceQuery = (id: string) => objectOf<Instance>(instancePath(id), 'instances', id);
 
+/** One page of a group's instances, as large as the server gives: enough to show the largest. */
+export const instancesOfGroupQuery = (group: string) =>
+  queryOptions({
+    queryKey: ['instances', 'of-group', group],
+    queryFn: ({ signal }) =>
+      request<Page<Instance>>('instances/', { query: { instance_group: group, page_size: 500 }, signal }),
+  });
+
 export interface StorageChange {
   version: number;
   enabled?: boolean;
@@ -49,8 +57,8 @@ export function storageUpdate(name: string, change: StorageChange): Promise<Stor
 
 export interface GroupChange {
   version: number;
-  quota?: Quota;
-  reclaim?: Reclaim;
+  quota?: Partial<Quota>;
+  reclaim?: Partial<Reclaim>;
 }
 
 export function groupUpdate(name: string, change: GroupChange): Promise<InstanceGroup> {

@@ -28,6 +28,12 @@ export interface StorageHealth {
   latency_ms: number | null;
 }
 
+export interface StorageUsage {
+  used_bytes: number;
+  pending_bytes: number;
+  blocks: number;
+}
+
 export interface Storage {
   name: string;
   number: number;
@@ -40,8 +46,10 @@ export interface Storage {
   high_watermark_ratio: number | null;
   low_watermark_ratio: number | null;
   maintenance_note: string;
+  check_storage_available_when_open: boolean;
   health: StorageHealth;
-  usage: { used_bytes: number; pending_bytes: number; blocks: number };
+  /** Null while the index does not answer. */
+  usage: StorageUsage | null;
   groups: string[];
   version: number;
   created_at: string;
@@ -75,6 +83,20 @@ export interface MetaIndexer {
   cache_policy: { capacity_mb: number; type: string; shard_bits: number; high_pri_pool_ratio: number };
 }
 
+export interface GroupUsage {
+  used_bytes: number;
+  reserved_bytes: number;
+  pending_bytes: number;
+  blocks: number;
+  per_type: BytesByType;
+}
+
+export interface BlockTraffic {
+  requested_blocks: number;
+  hit_blocks: number;
+  hit_rate: number | null;
+}
+
 export interface InstanceGroup {
   name: string;
   storage_candidates: string[];
@@ -87,14 +109,9 @@ export interface InstanceGroup {
   user_data: string;
   version: number;
   instance_count: number;
-  usage: {
-    used_bytes: number;
-    reserved_bytes: number;
-    pending_bytes: number;
-    blocks: number;
-    per_type: BytesByType;
-  };
-  traffic: { requested_blocks: number; hit_blocks: number; hit_rate: number | null };
+  /** Usage and traffic are null while the index does not answer. */
+  usage: GroupUsage | null;
+  traffic: BlockTraffic | null;
   created_at: string;
   updated_at: string;
 }
@@ -118,18 +135,14 @@ export interface Instance {
   number: number;
   block_size: number;
   shards: number;
+  default_query_type: number;
   location_spec_infos: { name: string; size: number }[];
   location_spec_groups: { name: string; spec_names: string[] }[];
   model_deployment: ModelDeployment;
-  usage: { used_bytes: number; pending_bytes: number; blocks: number; writing_blocks: number };
-  open_write_sessions: number;
-  traffic: {
-    requests: number;
-    requested_blocks: number;
-    hit_blocks: number;
-    hit_rate: number | null;
-    written_blocks: number;
-  };
+  /** What comes from the index is null while it does not answer. */
+  usage: { used_bytes: number; pending_bytes: number; blocks: number; writing_blocks: number } | null;
+  open_write_sessions: number | null;
+  traffic: (BlockTraffic & { requests: number; written_blocks: number }) | null;
   registered_at: string;
   last_seen_at: string | null;
 }

@@ -40,12 +40,15 @@ export function DetailFrame<T>({ query, what, name, parent, children }: DetailFr
           <Failure query={query} what={what} name={name} parent={parent} />
         </Panel>
       ) : (
-        <div className={layout.grid} aria-busy="true" aria-label={`Loading the ${what}`}>
-          <Skeleton height={170} className={layout.wide} />
-          <Skeleton height={170} />
-          <Skeleton height={210} />
-          <Skeleton height={210} />
-          <Skeleton height={210} />
+        <div className={layout.columns} aria-busy="true" aria-label={`Loading the ${what}`}>
+          <div className={layout.stack}>
+            <Skeleton height={180} />
+            <Skeleton height={220} />
+          </div>
+          <div className={layout.stack}>
+            <Skeleton height={150} />
+            <Skeleton height={260} />
+          </div>
         </div>
       )}
     </>

@@ -2,6 +2,7 @@
 
 import { clsx } from 'clsx';
 
+import type { BlockTraffic } from '../api/types';
 import { bytes, count, exact, exactBytes, NOTHING, share } from '../lib/format';
 import { absoluteTime, relativeTime, utcTime } from '../lib/time';
 import { useNow } from '../lib/useNow';
@@ -19,8 +20,10 @@ export function Count({ value, unit }: { value: Maybe; unit?: string }) {
 }
 
 /** A share of what was requested; nothing requested is not zero per cent. */
-export function HitRate({ value, hit, requested }: { value: Maybe; hit: number; requested: number }) {
-  if (value == null) {
+export function HitRate({ traffic }: { traffic: BlockTraffic | null }) {
+  if (traffic === null) return <span className="muted">{NOTHING}</span>;
+  const { hit_rate: value, hit_blocks: hit, requested_blocks: requested } = traffic;
+  if (value === null) {
     return (
       <span className="muted" title="Nothing was requested yet">
         {NOTHING}

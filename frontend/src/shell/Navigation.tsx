@@ -17,6 +17,7 @@ export function Navigation() {
   const failing = data !== undefined && data.storages_healthy < data.storages_total;
   return (
     <nav className={classes.nav} aria-label="Main">
+      <div className={classes.links}>
       {PLACES.map(({ to, label, key, Icon }) => (
         <Link
           key={to}
@@ -34,6 +35,7 @@ export function Navigation() {
           )}
         </Link>
       ))}
+      </div>
     </nav>
   );
 }

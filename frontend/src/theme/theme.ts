@@ -13,10 +13,15 @@ const accent: MantineColorsTuple = [
   '#eef2fe', '#dbe4fc', '#b5c6f8', '#8ba6f4', '#668af0', '#4d77ee', '#3f66dd', '#2b50c8', '#2145ad', '#163a97',
 ];
 
+/** Mantine's greys of the dark theme, in the hue of our surfaces. */
+const dark: MantineColorsTuple = [
+  '#e7ebf1', '#c3ccd8', '#9ba7b6', '#74808f', '#3a4553', '#29323f', '#1a212b', '#151b24', '#10151d', '#0d1117',
+];
+
 export const theme: MantineThemeOverride = createTheme({
   primaryColor: 'accent',
   primaryShade: { light: 7, dark: 6 },
-  colors: { accent },
+  colors: { accent, dark },
   fontFamily: fonts.sans,
   fontFamilyMonospace: fonts.mono,
   headings: { fontFamily: fonts.sans, fontWeight: '650' },

@@ -30,6 +30,8 @@ export interface Palette {
   accentFill: string;
   onAccent: string;
   accentSoft: string;
+  /** Filled part of meters. */
+  bar: string;
   ok: string;
   okSoft: string;
   warn: string;
@@ -58,6 +60,7 @@ export const palettes: Record<ThemeName, Palette> = {
     accentFill: '#2b50c8',
     onAccent: '#ffffff',
     accentSoft: '#e6ecfc',
+    bar: '#3f66d9',
     ok: '#12703f',
     okSoft: '#def3e6',
     warn: '#865600',
@@ -84,6 +87,7 @@ export const palettes: Record<ThemeName, Palette> = {
     accentFill: '#3f66dd',
     onAccent: '#ffffff',
     accentSoft: '#1d2a4d',
+    bar: '#5b82ee',
     ok: '#4fc98b',
     okSoft: '#12301f',
     warn: '#e9b955',

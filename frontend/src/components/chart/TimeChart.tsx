@@ -24,6 +24,7 @@ interface TimeChartProps {
   data: Table;
   format: (value: number) => string;
   top?: number;
+  binary?: boolean;
   syncKey: string;
 }
 
@@ -85,7 +86,7 @@ function Legend({ series, data, format, cursor }: TimeChartProps & { cursor: num
   );
 }
 
-function Plot({ series, data, format, top, syncKey, onCursor }: TimeChartProps & { onCursor: (index: number | null) => void }) {
+function Plot({ series, data, format, top, binary, syncKey, onCursor }: TimeChartProps & { onCursor: (index: number | null) => void }) {
   const theme = useComputedColorScheme('light');
   const { ref: sizeRef, width } = useElementSize<HTMLDivElement>();
   const holder = useRef<HTMLDivElement>(null);
@@ -99,14 +100,14 @@ function Plot({ series, data, format, top, syncKey, onCursor }: TimeChartProps &
   const hasWidth = width > 0;
   useEffect(() => {
     if (!holder.current || !hasWidth) return;
-    const options = chartOptions({ theme, series, format, top, syncKey, onCursor }, holder.current.clientWidth, HEIGHT);
+    const options = chartOptions({ theme, series, format, top, binary, syncKey, onCursor }, holder.current.clientWidth, HEIGHT);
     const made = new uPlot(options, latest.current, holder.current);
     plot.current = made;
     return () => {
       made.destroy();
       plot.current = null;
     };
-  }, [theme, series, format, top, syncKey, onCursor, hasWidth]);
+  }, [theme, series, format, top, binary, syncKey, onCursor, hasWidth]);
 
   useEffect(() => {
     if (hasWidth) plot.current?.setSize({ width, height: HEIGHT });

@@ -16,6 +16,8 @@ export interface ChartLook {
   format: (value: number) => string;
   /** A fixed top of the axis, for example 1 for shares. */
   top?: number | undefined;
+  /** Ticks at powers of two, for bytes. */
+  binary?: boolean | undefined;
   syncKey: string;
   onCursor: (index: number | null) => void;
 }
@@ -41,14 +43,15 @@ export function chartOptions(look: ChartLook, width: number, height: number): uP
     hooks: { setCursor: [(plot) => look.onCursor(plot.cursor.idx ?? null)] },
     scales: {
       x: { time: true, range: (_plot, min, max) => [Math.min(min, max - NARROWEST_SECONDS), max] },
-      y: { range: (_plot, _min, max) => [0, look.top ?? niceTop(max)] },
+      y: { range: (_plot, _min, max) => [0, look.top ?? (look.binary ? binaryTop(max) : niceTop(max))] },
     },
     axes: [
-      { ...axis, grid: { show: false }, space: 70, size: 26, values: (_plot, ticks) => ticks.map(clockOfTick) },
+      { ...axis, grid: { show: false }, space: 70, size: 22, gap: 4, values: (_plot, ticks) => ticks.map(clockOfTick) },
       {
         ...axis,
         size: 58,
         space: 34,
+        ...(look.binary ? { incrs: BINARY_STEPS } : {}),
         grid: { stroke: palette.border1, width: 1 },
         values: (_plot, ticks) => ticks.map((tick) => look.format(tick)),
       },
@@ -71,6 +74,17 @@ function seriesOptions({ label, colour, fill }: SeriesStyle, theme: ThemeName): 
 function clockOfTick(tick: number): string {
   const text = clock(tick * 1000);
   return text.endsWith(':00') ? text.slice(0, 5) : text;
+}
+
+const BINARY_STEPS = Array.from({ length: 62 }, (_, power) => 2 ** power);
+
+/** The next of 1, 1.25, 1.5, 1.75 times a power of two: bytes then have round ticks. */
+export function binaryTop(highest: number | null): number {
+  if (highest === null || highest <= 0) return 1024;
+  const wanted = highest * 1.04;
+  const magnitude = 2 ** Math.floor(Math.log2(wanted));
+  const factor = [1, 1.25, 1.5, 1.75].find((each) => each * magnitude >= wanted) ?? 2;
+  return factor * magnitude;
 }
 
 /** A round number a little above the highest value; one while there is nothing. */

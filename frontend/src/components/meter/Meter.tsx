@@ -6,12 +6,20 @@ import classes from './Meter.module.css';
 
 interface MeterProps extends Watermarks {
   label: string;
-  used: number;
+  /** Null while it is not known. */
+  used: number | null;
   limit: number | null;
 }
 
 /** The small meter of a table row: used of limit, and how full. */
 export function Meter({ label, used, limit, high, low }: MeterProps) {
+  if (used === null) {
+    return (
+      <span className="muted" title="The index does not answer">
+        not known
+      </span>
+    );
+  }
   const level = meterLevel(used, limit, { high: high ?? null });
   if (limit === null || limit <= 0) {
     return (

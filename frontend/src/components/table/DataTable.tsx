@@ -38,6 +38,8 @@ interface DataTableProps<Row> {
   rowId: (row: Row) => string;
   onOpen: (row: Row) => void;
   search: ListSearch;
+  /** The order while the URL names none. */
+  defaultSort: string;
   onSearch: (next: ListSearch) => void;
   filterHint: string;
   /** What the page is for, and the first thing to do; shown while there is nothing at all. */
@@ -88,7 +90,7 @@ export function DataTable<Row>(props: DataTableProps<Row>) {
             {table.getHeaderGroups().map((group) => (
               <tr key={group.id}>
                 {group.headers.map((header) => (
-                  <HeaderCell key={header.id} header={header} sort={search.sort} onSort={(sort) => change({ sort })} />
+                  <HeaderCell key={header.id} header={header} sort={search.sort ?? props.defaultSort} onSort={(sort) => change({ sort })} />
                 ))}
               </tr>
             ))}

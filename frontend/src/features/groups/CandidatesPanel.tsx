@@ -21,13 +21,10 @@ export function CandidatesPanel({ group }: { group: InstanceGroup }) {
     <Panel
       title="Storage candidates"
       note={`tried in this order · ${group.prefer_strategy.replaceAll('_', ' ')} preference`}
-      className={layout.wide}
       flush
     >
       {rows.length === 0 ? (
-        <p className="muted" style={{ padding: '8px 16px 16px' }}>
-          The group has no candidate: nothing can be written.
-        </p>
+        <p className={layout.note}>The group has no candidate: nothing can be written.</p>
       ) : (
         <SimpleTable
           label="Storage candidates"
@@ -62,7 +59,7 @@ export function CandidatesPanel({ group }: { group: InstanceGroup }) {
                 storage && (
                   <Meter
                     label={`Capacity of ${name}`}
-                    used={storage.usage.used_bytes}
+                    used={storage.usage?.used_bytes ?? null}
                     limit={storage.capacity_bytes}
                     high={storage.high_watermark_ratio}
                     low={storage.low_watermark_ratio}

@@ -46,8 +46,8 @@ function QuotaForm({ group: newest, onDone }: { group: InstanceGroup; onDone: ()
     mutationFn: () =>
       groupUpdate(group.name, {
         version: group.version,
-        quota: { ...group.quota, capacity_bytes: capacity },
-        reclaim: { ...group.reclaim, used_ratio: ratio },
+        quota: { capacity_bytes: capacity },
+        reclaim: { used_ratio: ratio },
       }),
     onSuccess: (saved) => {
       client.setQueryData(groupQuery(group.name).queryKey, saved);

@@ -1,8 +1,8 @@
 import { useQuery } from '@tanstack/react-query';
 import { Link } from '@tanstack/react-router';
 
-import { instancesQuery } from '../../api/resources';
-import type { InstanceGroup } from '../../api/types';
+import { instancesOfGroupQuery } from '../../api/resources';
+import type { Instance, InstanceGroup } from '../../api/types';
 import layout from '../../components/layout.module.css';
 import { Panel } from '../../components/Panel';
 import { SimpleTable } from '../../components/table/SimpleTable';
@@ -10,13 +10,13 @@ import { Bytes, Count, HitRate, Mono, Time } from '../../components/values';
 import { share } from '../../lib/format';
 import { useRefetchInterval } from '../../live/LiveProvider';
 
+const SHOWN = 10;
+
 /** The largest instances of the group and their part of its quota; the list page has them all. */
 export function GroupInstances({ group }: { group: InstanceGroup }) {
-  const { data } = useQuery({ ...instancesQuery({ q: group.name, size: 250 }), refetchInterval: useRefetchInterval() });
-  const rows = (data?.results ?? [])
-    .filter(({ instance_group: name }) => name === group.name)
-    .sort((a, b) => b.usage.used_bytes - a.usage.used_bytes)
-    .slice(0, 10);
+  const { data } = useQuery({ ...instancesOfGroupQuery(group.name), refetchInterval: useRefetchInterval() });
+  const bytesOf = ({ usage }: Instance) => usage?.used_bytes ?? 0;
+  const rows = [...(data?.results ?? [])].sort((a, b) => bytesOf(b) - bytesOf(a)).slice(0, SHOWN);
   return (
     <Panel
       title="Instances"
@@ -28,11 +28,10 @@ export function GroupInstances({ group }: { group: InstanceGroup }) {
           </Link>
         )
       }
-      className={layout.full}
       flush
     >
       {rows.length === 0 ? (
-        <p className="muted" style={{ padding: '8px 16px 16px' }}>
+        <p className={layout.note}>
           {data ? 'No instance is registered. Engines register themselves over gRPC or HTTP.' : 'Loading…'}
         </p>
       ) : (
@@ -50,19 +49,17 @@ export function GroupInstances({ group }: { group: InstanceGroup }) {
               ),
             },
             { header: 'Model', cell: ({ model_deployment: model }) => model.model_name },
-            { header: 'Blocks', align: 'right', cell: ({ usage }) => <Count value={usage.blocks} unit="blocks" /> },
-            { header: 'Size', align: 'right', cell: ({ usage }) => <Bytes value={usage.used_bytes} /> },
+            { header: 'Blocks', align: 'right', cell: ({ usage }) => <Count value={usage?.blocks} unit="blocks" /> },
+            { header: 'Size', align: 'right', cell: ({ usage }) => <Bytes value={usage?.used_bytes} /> },
             {
               header: 'Of quota',
               align: 'right',
-              cell: ({ usage }) => share(group.quota.capacity_bytes ? usage.used_bytes / group.quota.capacity_bytes : null),
+              cell: ({ usage }) => share(usage && group.quota.capacity_bytes > 0 ? usage.used_bytes / group.quota.capacity_bytes : null),
             },
             {
               header: 'Hit rate',
               align: 'right',
-              cell: ({ traffic }) => (
-                <HitRate value={traffic.hit_rate} hit={traffic.hit_blocks} requested={traffic.requested_blocks} />
-              ),
+              cell: ({ traffic }) => <HitRate traffic={traffic} />,
             },
             { header: 'Last seen', cell: ({ last_seen_at: seen }) => <Time value={seen} missing="never" /> },
           ]}

@@ -12,6 +12,7 @@ import { Meter } from '../../components/meter/Meter';
 import { PageHeader } from '../../components/PageHeader';
 import { Panel } from '../../components/Panel';
 import { StatusBadge } from '../../components/status/StatusBadge';
+import { UnknownUsage } from '../../components/UnknownUsage';
 import { Count, HitRate } from '../../components/values';
 import { bytes, exact, share } from '../../lib/format';
 import { useRefetchInterval } from '../../live/LiveProvider';
@@ -51,22 +52,27 @@ function GroupDetail({ group }: { group: InstanceGroup }) {
         }
         actions={<GroupActions group={group} />}
       />
-      <div className={layout.grid}>
-        <UsagePanel group={group} />
-        <TypesPanel group={group} />
-        <CandidatesPanel group={group} />
-        <ReclaimPanel group={group} />
-        <GroupInstances group={group} />
-        <IndexerPanel group={group} />
-        <SettingsPanel group={group} />
+      <div className={layout.columns}>
+        <div className={layout.stack}>
+          <UsagePanel group={group} />
+          <CandidatesPanel group={group} />
+          <GroupInstances group={group} />
+          <IndexerPanel group={group} />
+        </div>
+        <div className={layout.stack}>
+          <TypesPanel group={group} />
+          <ReclaimPanel group={group} />
+          <SettingsPanel group={group} />
+        </div>
       </div>
     </>
   );
 }
 
 function QuotaBadge({ group }: { group: InstanceGroup }) {
+  if (!group.usage) return <StatusBadge tone="unknown">Usage unknown</StatusBadge>;
   const quota = group.quota.capacity_bytes;
-  const used = heldBytes(group);
+  const used = heldBytes(group.usage);
   const high = highWatermark(group.reclaim, quota);
   if (used >= quota) {
     return (
@@ -91,8 +97,9 @@ function QuotaBadge({ group }: { group: InstanceGroup }) {
 
 function UsagePanel({ group }: { group: InstanceGroup }) {
   const { usage, quota, reclaim, traffic } = group;
+  if (!usage) return <UnknownUsage title="Usage against quota" />;
   return (
-    <Panel title="Usage against quota" className={layout.wide}>
+    <Panel title="Usage against quota">
       <CapacityBar
         parts={[
           { key: 'used', label: 'Used', value: usage.used_bytes, hint: 'Blocks being written or served' },
@@ -109,12 +116,10 @@ function UsagePanel({ group }: { group: InstanceGroup }) {
           figures={[
             {
               label: 'Hit rate',
-              value: (
-                <HitRate value={traffic.hit_rate} hit={traffic.hit_blocks} requested={traffic.requested_blocks} />
-              ),
+              value: <HitRate traffic={traffic} />,
             },
-            { label: 'Requested blocks', value: <Count value={traffic.requested_blocks} unit="blocks" /> },
-            { label: 'Hit blocks', value: <Count value={traffic.hit_blocks} unit="blocks" /> },
+            { label: 'Requested blocks', value: <Count value={traffic?.requested_blocks} unit="blocks" /> },
+            { label: 'Hit blocks', value: <Count value={traffic?.hit_blocks} unit="blocks" /> },
             { label: 'Blocks held', value: <Count value={usage.blocks} unit="blocks" /> },
             {
               label: 'Instances',
@@ -130,7 +135,7 @@ function UsagePanel({ group }: { group: InstanceGroup }) {
 /** A type is worth a row when it holds something or has a limit of its own. */
 function TypesPanel({ group }: { group: InstanceGroup }) {
   const limits = new Map(Object.entries(group.quota.per_type));
-  const used = new Map(Object.entries(group.usage.per_type));
+  const used = new Map(Object.entries(group.usage?.per_type ?? {}));
   const types = [...new Set([...limits.keys(), ...used.keys()])].sort();
   return (
     <Panel title="By storage type">

@@ -33,11 +33,11 @@ const columns: ColumnDef<InstanceGroup>[] = [
   {
     id: 'used',
     header: 'Used of quota',
-    meta: { width: 230 },
+    meta: { width: 230, sort: 'capacity_bytes', hint: 'Ordered by quota' },
     cell: ({ row: { original: group } }) => (
       <Meter
         label={`Quota of ${group.name}`}
-        used={heldBytes(group)}
+        used={group.usage && heldBytes(group.usage)}
         limit={group.quota.capacity_bytes}
         high={highWatermark(group.reclaim, group.quota.capacity_bytes)}
         low={group.reclaim.low_watermark_ratio}
@@ -48,24 +48,18 @@ const columns: ColumnDef<InstanceGroup>[] = [
     id: 'blocks',
     header: 'Blocks',
     meta: { align: 'right' },
-    cell: ({ row }) => <Count value={row.original.usage.blocks} unit="blocks" />,
+    cell: ({ row }) => <Count value={row.original.usage?.blocks} unit="blocks" />,
   },
   {
     id: 'hit_rate',
     header: 'Hit rate',
     meta: { align: 'right', hint: 'Hit blocks of requested blocks, since the group exists' },
-    cell: ({ row: { original: group } }) => (
-      <HitRate
-        value={group.traffic.hit_rate}
-        hit={group.traffic.hit_blocks}
-        requested={group.traffic.requested_blocks}
-      />
-    ),
+    cell: ({ row: { original: group } }) => <HitRate traffic={group.traffic} />,
   },
   {
     id: 'instances',
     header: 'Instances',
-    meta: { align: 'right', hint: 'Registered, of at most' },
+    meta: { sort: 'instance_count', align: 'right', hint: 'Registered, of at most' },
     cell: ({ row: { original: group } }) => (
       <span>
         {exact(group.instance_count)}{' '}
@@ -114,8 +108,9 @@ export function GroupsPage() {
         rowId={({ name }) => name}
         onOpen={({ name }) => void navigate({ to: '/groups/$name', params: { name } })}
         search={search}
+        defaultSort="name"
         onSearch={(next) => void navigate({ search: next })}
-        filterHint="Filter by name"
+        filterHint="Filter by name or user data"
         actions={<CopyActions path="instance-groups/" query={listQuery(search, 'name')} />}
         empty={
           <EmptyState icon={<IconStack2 size={28} stroke={1.5} />} title="No instance group yet">

@@ -1,4 +1,4 @@
-import type { InstanceGroup, Reclaim } from '../../api/types';
+import type { GroupUsage, InstanceGroup, Reclaim } from '../../api/types';
 import { bytes, share } from '../../lib/format';
 
 type Limits = Pick<Reclaim, 'used_ratio' | 'used_bytes' | 'low_watermark_ratio'>;
@@ -12,7 +12,7 @@ export function highWatermark(reclaim: Limits, quotaBytes: number): number | nul
 }
 
 /** What the quota has to hold: what is there, what is promised, and what is not yet given back. */
-export function heldBytes({ usage }: InstanceGroup): number {
+export function heldBytes(usage: GroupUsage): number {
   return usage.used_bytes + usage.reserved_bytes + usage.pending_bytes;
 }
 
@@ -23,7 +23,8 @@ export interface Effect {
 
 /** What a changed quota or ratio does to a group as it is used now. */
 export function effectOf(group: InstanceGroup, quotaBytes: number, usedRatio: number): Effect {
-  const used = heldBytes(group);
+  if (!group.usage) return { tone: 'ok', text: 'The effect is not known: the index does not answer.' };
+  const used = heldBytes(group.usage);
   const after = `${bytes(used)} in use is ${share(quotaBytes > 0 ? used / quotaBytes : null)} of it`;
   if (used > quotaBytes) {
     return {

@@ -50,48 +50,58 @@ function InstanceDetail({ instance }: { instance: Instance }) {
           </>
         }
       />
-      <div className={layout.grid}>
-        <Panel title="Kept" className={layout.wide}>
+      <div className={layout.columns}>
+        <div className={layout.stack}>
+        <Panel title="Kept">
           <Figures
             figures={[
-              { label: 'Blocks', value: <Count value={usage.blocks} unit="blocks" /> },
-              { label: 'Being written', value: <Count value={usage.writing_blocks} unit="blocks" /> },
-              { label: 'Size', value: <Bytes value={usage.used_bytes} /> },
-              { label: 'Pending deletion', value: <Bytes value={usage.pending_bytes} /> },
+              { label: 'Blocks', value: <Count value={usage?.blocks} unit="blocks" /> },
+              { label: 'Being written', value: <Count value={usage?.writing_blocks} unit="blocks" /> },
+              { label: 'Size', value: <Bytes value={usage?.used_bytes} /> },
+              { label: 'Pending deletion', value: <Bytes value={usage?.pending_bytes} /> },
               { label: 'Open write sessions', value: exact(instance.open_write_sessions) },
             ]}
           />
         </Panel>
-        <Panel title="Registration">
-          <Facts
-            facts={[
-              { label: 'Block size', value: `${exact(instance.block_size)} tokens` },
-              { label: 'Index shards', value: exact(instance.shards) },
-              { label: 'Number', value: <Mono>{instance.number}</Mono>, hint: 'Names its keys in Redis; never reused' },
-            ]}
-          />
-        </Panel>
-        <Panel title="Traffic" note="since the registration" className={layout.wide}>
+        <Panel title="Traffic" note="since the registration">
           <Figures
             figures={[
               {
                 label: 'Hit rate',
-                value: (
-                  <HitRate value={traffic.hit_rate} hit={traffic.hit_blocks} requested={traffic.requested_blocks} />
-                ),
+                value: <HitRate traffic={traffic} />,
               },
-              { label: 'Requests', value: <Count value={traffic.requests} unit="requests" /> },
-              { label: 'Requested blocks', value: <Count value={traffic.requested_blocks} unit="blocks" /> },
-              { label: 'Hit blocks', value: <Count value={traffic.hit_blocks} unit="blocks" /> },
-              { label: 'Written blocks', value: <Count value={traffic.written_blocks} unit="blocks" /> },
+              { label: 'Requests', value: <Count value={traffic?.requests} unit="requests" /> },
+              { label: 'Requested blocks', value: <Count value={traffic?.requested_blocks} unit="blocks" /> },
+              { label: 'Hit blocks', value: <Count value={traffic?.hit_blocks} unit="blocks" /> },
+              { label: 'Written blocks', value: <Count value={traffic?.written_blocks} unit="blocks" /> },
             ]}
           />
         </Panel>
-        <DeploymentPanel instance={instance} />
-        <SpecInfosPanel instance={instance} />
-        <SpecGroupsPanel instance={instance} />
+          <div className={layout.pair}>
+            <SpecInfosPanel instance={instance} />
+            <SpecGroupsPanel instance={instance} />
+          </div>
+        </div>
+        <div className={layout.stack}>
+          <RegistrationPanel instance={instance} />
+          <DeploymentPanel instance={instance} />
+        </div>
       </div>
     </>
+  );
+}
+
+function RegistrationPanel({ instance }: { instance: Instance }) {
+  return (
+    <Panel title="Registration">
+      <Facts
+        facts={[
+          { label: 'Block size', value: `${exact(instance.block_size)} tokens` },
+          { label: 'Index shards', value: exact(instance.shards) },
+          { label: 'Number', value: <Mono>{instance.number}</Mono>, hint: 'Names its keys in Redis; never reused' },
+        ]}
+      />
+    </Panel>
   );
 }
 

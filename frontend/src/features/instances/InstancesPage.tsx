@@ -31,13 +31,14 @@ const columns: ColumnDef<Instance>[] = [
   {
     id: 'group',
     header: 'Group',
+    meta: { sort: 'instance_group' },
     cell: ({ row }) => (
       <Link to="/groups/$name" params={{ name: row.original.instance_group }}>
         {row.original.instance_group}
       </Link>
     ),
   },
-  { id: 'model', header: 'Model', cell: ({ row }) => row.original.model_deployment.model_name },
+  { id: 'model', header: 'Model', meta: { sort: 'model_name' }, cell: ({ row }) => row.original.model_deployment.model_name },
   { id: 'dtype', header: 'Dtype', cell: ({ row }) => row.original.model_deployment.dtype },
   {
     id: 'parallelism',
@@ -48,32 +49,26 @@ const columns: ColumnDef<Instance>[] = [
   {
     id: 'block_size',
     header: 'Block size',
-    meta: { align: 'right', hint: 'Tokens in a block' },
+    meta: { sort: 'block_size', align: 'right', hint: 'Tokens in a block' },
     cell: ({ row }) => exact(row.original.block_size),
   },
   {
     id: 'blocks',
     header: 'Blocks',
     meta: { align: 'right' },
-    cell: ({ row }) => <Count value={row.original.usage.blocks} unit="blocks" />,
+    cell: ({ row }) => <Count value={row.original.usage?.blocks} unit="blocks" />,
   },
   {
     id: 'size',
     header: 'Size',
     meta: { align: 'right' },
-    cell: ({ row }) => <Bytes value={row.original.usage.used_bytes} />,
+    cell: ({ row }) => <Bytes value={row.original.usage?.used_bytes} />,
   },
   {
     id: 'hit_rate',
     header: 'Hit rate',
     meta: { align: 'right', hint: 'Hit blocks of requested blocks, since the registration' },
-    cell: ({ row: { original: instance } }) => (
-      <HitRate
-        value={instance.traffic.hit_rate}
-        hit={instance.traffic.hit_blocks}
-        requested={instance.traffic.requested_blocks}
-      />
-    ),
+    cell: ({ row: { original: instance } }) => <HitRate traffic={instance.traffic} />,
   },
   {
     id: 'sessions',
@@ -81,7 +76,12 @@ const columns: ColumnDef<Instance>[] = [
     meta: { align: 'right', hint: 'Write sessions that were started and not finished' },
     cell: ({ row }) => exact(row.original.open_write_sessions),
   },
-  { id: 'seen', header: 'Last seen', cell: ({ row }) => <Time value={row.original.last_seen_at} missing="never" /> },
+  {
+    id: 'seen',
+    header: 'Last seen',
+    meta: { sort: 'last_seen_at' },
+    cell: ({ row }) => <Time value={row.original.last_seen_at} missing="never" />,
+  },
 ];
 
 export function InstancesPage() {
@@ -100,6 +100,7 @@ export function InstancesPage() {
         rowId={({ instance_id: id }) => id}
         onOpen={({ instance_id: instanceId }) => void navigate({ to: '/instances/$instanceId', params: { instanceId } })}
         search={search}
+        defaultSort="instance_id"
         onSearch={(next) => void navigate({ search: next })}
         filterHint="Filter by id, group or model"
         actions={<CopyActions path="instances/" query={listQuery(search, 'instance_id')} />}

@@ -15,6 +15,7 @@ export function RemoveInstance({ instance }: { instance: Instance }) {
   const client = useQueryClient();
   const navigate = useNavigate();
   const { instance_id: id, usage } = instance;
+  const sessions = instance.open_write_sessions ?? 0;
   const remove = useMutation({
     mutationFn: () => instanceRemove(id),
     onSuccess: async () => {
@@ -38,13 +39,15 @@ export function RemoveInstance({ instance }: { instance: Instance }) {
         }}
         title="Remove the instance"
         consequences={[
-          <>
-            <strong>{plural(usage.blocks, 'block')}</strong> ({bytes(usage.used_bytes)}) are deleted and cannot be brought
-            back.
-          </>,
-          instance.open_write_sessions > 0
-            ? `${plural(instance.open_write_sessions, 'open write session')} end without effect.`
-            : 'No write session is open.',
+          usage ? (
+            <>
+              <strong>{plural(usage.blocks, 'block')}</strong> ({bytes(usage.used_bytes)}) are deleted and cannot be
+              brought back.
+            </>
+          ) : (
+            'Its blocks (not counted now) are deleted and cannot be brought back.'
+          ),
+          sessions > 0 ? `${plural(sessions, 'open write session')} end without effect.` : 'No write session is open.',
           'An engine that is still running has to register again, and starts with nothing.',
         ]}
         typedName={id}

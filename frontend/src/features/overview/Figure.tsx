@@ -1,5 +1,8 @@
+import { Link } from '@tanstack/react-router';
 import type { ReactNode } from 'react';
 
+
+import type { FigurePlace } from './figures';
 import classes from './Overview.module.css';
 
 interface FigureProps {
@@ -8,14 +11,14 @@ interface FigureProps {
   value: string;
   exact?: string | undefined;
   detail?: ReactNode;
+  /** The page that tells more. */
+  to?: FigurePlace | undefined;
 }
 
-export function Figure({ label, value, exact, detail }: FigureProps) {
+export function Figure({ label, value, exact, detail, to }: FigureProps) {
   return (
     <div className={classes.card}>
-      <div className={classes.cardLabel} aria-hidden>
-        {label}
-      </div>
+      <div className={classes.cardLabel}>{to ? <Link to={to}>{label}</Link> : label}</div>
       <div className={classes.cardValue} role="group" aria-label={label} title={exact}>
         {value}
       </div>

@@ -109,7 +109,7 @@ function Charts({ history }: { history: HistoryPoint[] }) {
       <TimeChart title="Hit rate" spokenName="Share of blocks found over time" note="share of blocks, 5 min" series={HIT_SERIES} data={hits} format={asShare} top={1} syncKey="overview" />
       <TimeChart title="Requests per second" spokenName="Calls over time" note="all RPCs, 10 s" series={CALL_SERIES} data={calls} format={rate} syncKey="overview" />
       <TimeChart title="Blocks" spokenName="Blocks asked for and found over time" note="sum of 5 min" series={BLOCK_SERIES} data={blocks} format={count} syncKey="overview" />
-      <TimeChart title="Used space" spokenName="Space over time" note="all groups" series={SPACE_SERIES} data={space} format={bytes} syncKey="overview" />
+      <TimeChart title="Used space" spokenName="Space over time" note="all groups" series={SPACE_SERIES} data={space} format={bytes} binary syncKey="overview" />
     </div>
   );
 }

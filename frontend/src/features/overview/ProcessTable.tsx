@@ -1,4 +1,5 @@
 import type { Process } from '../../api/types';
+import layout from '../../components/layout.module.css';
 import { Panel } from '../../components/Panel';
 import { StatusBadge, type Tone } from '../../components/status/StatusBadge';
 import { SimpleTable } from '../../components/table/SimpleTable';
@@ -20,9 +21,7 @@ export function ProcessTable({ processes }: { processes: readonly Process[] }) {
   return (
     <Panel title="Processes" note={`${exact(sound)} of ${exact(processes.length)} running`} flush>
       {processes.length === 0 ? (
-        <p className="muted" style={{ padding: '8px 16px 16px' }}>
-          No process has sent a heartbeat.
-        </p>
+        <p className={layout.note}>No process has sent a heartbeat.</p>
       ) : (
         <SimpleTable
           label="Processes"

@@ -1,12 +1,14 @@
 import type { Overview } from '../../api/types';
 import { bytes, exact, exactBytes, NOTHING, rate, share } from '../../lib/format';
 
+export type FigurePlace = '/storages' | '/groups' | '/instances';
+
 export interface FigureText {
   label: string;
   value: string;
   exact?: string;
   detail: string;
-  to?: string;
+  to?: FigurePlace;
 }
 
 /** The eight figures, in the order in which they are read. Their names are a contract. */
@@ -26,21 +28,24 @@ export function figuresOf(overview: Overview): FigureText[] {
     },
     { label: 'Requested blocks', value: exact(overview.requested_blocks), detail: 'last 5 min' },
     { label: 'Hit blocks', value: exact(overview.hit_blocks), detail: 'last 5 min' },
-    { label: 'Used', value: bytes(used), exact: exactBytes(used), detail: exactBytes(used) },
+    { label: 'Used', value: bytes(used), exact: exactBytes(used), detail: exactBytes(used), to: '/groups' },
     {
       label: 'Quota',
       value: bytes(quota),
       exact: exactBytes(quota),
+      to: '/groups',
       detail: quota > 0 ? `${share(held / quota)} taken` : 'no group has one',
     },
     {
       label: 'Open write sessions',
       value: exact(overview.open_write_sessions),
+      to: '/instances',
       detail: reserved > 0 ? `${bytes(reserved)} reserved` : 'nothing reserved',
     },
     {
       label: 'Healthy storages',
       value: overview.storages_total > 0 ? `${exact(overview.storages_healthy)} of ${exact(overview.storages_total)}` : NOTHING,
+      to: '/storages',
       detail: healthDetail(overview),
     },
   ];

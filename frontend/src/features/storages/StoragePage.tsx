@@ -9,6 +9,7 @@ import { Facts, Figures } from '../../components/Facts';
 import { CapacityBar } from '../../components/meter/CapacityBar';
 import { PageHeader } from '../../components/PageHeader';
 import { Panel } from '../../components/Panel';
+import { UnknownUsage } from '../../components/UnknownUsage';
 import { StatusBadge, Tag } from '../../components/status/StatusBadge';
 import { Bytes, Count, Mono, Time } from '../../components/values';
 import { milliseconds, share } from '../../lib/format';
@@ -49,41 +50,49 @@ function StorageDetail({ storage }: { storage: Storage }) {
         actions={<StorageActions storage={storage} />}
         summary={storage.maintenance_note ? `Note: ${storage.maintenance_note}` : status.hint}
       />
-      <div className={layout.grid}>
-        <Panel title="Usage" className={layout.wide}>
-          <CapacityBar
-            parts={[
-              { key: 'used', label: 'Used', value: storage.usage.used_bytes, hint: 'Blocks being written or served' },
-              { key: 'pending', label: 'Pending deletion', value: storage.usage.pending_bytes, hint: 'Not yet given back' },
-            ]}
-            limit={storage.capacity_bytes}
-            limitLabel="Capacity"
-            high={storage.high_watermark_ratio}
-            low={storage.low_watermark_ratio}
-          />
-          <div className={layout.spaced}>
-            <Figures
-              figures={[
-                { label: 'Blocks', value: <Count value={storage.usage.blocks} unit="blocks" /> },
-                {
-                  label: 'Mean block',
-                  value: (
-                    <Bytes
-                      value={storage.usage.blocks ? Math.round(storage.usage.used_bytes / storage.usage.blocks) : null}
-                    />
-                  ),
-                },
-                { label: 'Groups', value: storage.groups.length },
-              ]}
-            />
-          </div>
-        </Panel>
-        <HealthPanel storage={storage} />
-        <SpecPanel storage={storage} />
-        <SettingsPanel storage={storage} />
-        <GroupsPanel storage={storage} />
+      <div className={layout.columns}>
+        <div className={layout.stack}>
+          <UsagePanel storage={storage} />
+          <SpecPanel storage={storage} />
+          <GroupsPanel storage={storage} />
+        </div>
+        <div className={layout.stack}>
+          <HealthPanel storage={storage} />
+          <SettingsPanel storage={storage} />
+        </div>
       </div>
     </>
+  );
+}
+
+function UsagePanel({ storage }: { storage: Storage }) {
+  const { usage } = storage;
+  if (!usage) return <UnknownUsage />;
+  return (
+    <Panel title="Usage">
+      <CapacityBar
+        parts={[
+          { key: 'used', label: 'Used', value: usage.used_bytes, hint: 'Blocks being written or served' },
+          { key: 'pending', label: 'Pending deletion', value: usage.pending_bytes, hint: 'Not yet given back' },
+        ]}
+        limit={storage.capacity_bytes}
+        limitLabel="Capacity"
+        high={storage.high_watermark_ratio}
+        low={storage.low_watermark_ratio}
+      />
+      <div className={layout.spaced}>
+        <Figures
+          figures={[
+            { label: 'Blocks', value: <Count value={usage.blocks} unit="blocks" /> },
+            {
+              label: 'Mean block',
+              value: <Bytes value={usage.blocks ? Math.round(usage.used_bytes / usage.blocks) : null} />,
+            },
+            { label: 'Groups', value: storage.groups.length },
+          ]}
+        />
+      </div>
+    </Panel>
   );
 }
 
@@ -145,6 +154,11 @@ function SettingsPanel({ storage }: { storage: Storage }) {
           },
           { label: 'High watermark', value: share(storage.high_watermark_ratio) },
           { label: 'Low watermark', value: share(storage.low_watermark_ratio) },
+          {
+            label: 'Check when opened',
+            value: storage.check_storage_available_when_open ? 'yes' : 'no',
+            hint: 'Whether adding or enabling it fails while it cannot be reached',
+          },
           { label: 'Version', value: storage.version, hint: 'Grows with every change; a write must name the newest' },
           { label: 'Changed', value: <Time value={storage.updated_at} /> },
           { label: 'Created', value: <Time value={storage.created_at} /> },

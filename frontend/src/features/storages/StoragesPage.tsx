@@ -46,11 +46,11 @@ const columns: ColumnDef<Storage>[] = [
   {
     id: 'used',
     header: 'Used of capacity',
-    meta: { width: 230 },
+    meta: { width: 230, sort: 'capacity_bytes', hint: 'Ordered by capacity' },
     cell: ({ row: { original: storage } }) => (
       <Meter
         label={`Capacity of ${storage.name}`}
-        used={storage.usage.used_bytes}
+        used={storage.usage?.used_bytes ?? null}
         limit={storage.capacity_bytes}
         high={storage.high_watermark_ratio}
         low={storage.low_watermark_ratio}
@@ -61,7 +61,7 @@ const columns: ColumnDef<Storage>[] = [
     id: 'blocks',
     header: 'Blocks',
     meta: { align: 'right' },
-    cell: ({ row }) => <Count value={row.original.usage.blocks} unit="blocks" />,
+    cell: ({ row }) => <Count value={row.original.usage?.blocks} unit="blocks" />,
   },
   {
     id: 'groups',
@@ -72,7 +72,7 @@ const columns: ColumnDef<Storage>[] = [
   {
     id: 'weight',
     header: 'Weight',
-    meta: { sort: 'weight', align: 'right', hint: 'Share of reads among several serving locations' },
+    meta: { align: 'right', hint: 'Share of reads among several serving locations' },
     cell: ({ row }) => row.original.weight ?? <span className="muted">by type</span>,
   },
   {
@@ -109,8 +109,9 @@ export function StoragesPage() {
         rowId={({ name }) => name}
         onOpen={({ name }) => void navigate({ to: '/storages/$name', params: { name } })}
         search={search}
+        defaultSort="name"
         onSearch={(next) => void navigate({ search: next })}
-        filterHint="Filter by name"
+        filterHint="Filter by name, type or note"
         actions={<CopyActions path="storages/" query={listQuery(search, 'name')} />}
         empty={
           <EmptyState icon={<IconDatabase size={28} stroke={1.5} />} title="No storage yet">

@@ -5,7 +5,7 @@ export type StorageVerb = 'enable' | 'disable' | 'drain' | 'undrain';
 
 /** What a decision about a storage means, in its own numbers. */
 export function consequencesOf({ name, usage, groups, health }: Storage, verb: StorageVerb): string[] {
-  const held = `${plural(usage.blocks, 'block')} (${bytes(usage.used_bytes)})`;
+  const held = usage ? `${plural(usage.blocks, 'block')} (${bytes(usage.used_bytes)})` : 'The blocks (not counted now)';
   const losing =
     groups.length === 0
       ? 'No group names it as a candidate.'
