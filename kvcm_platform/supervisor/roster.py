@@ -70,7 +70,7 @@ def django(env: Env) -> list[ChildSpec]:
                 *("--loglevel", env["KVCM_LOG_LEVEL"], *worker),
             ),
             stage=STAGE_WORK,
-            stop_seconds=3.0,
+            stop_seconds=4.0,
         ),
         ChildSpec(
             name="beat",
@@ -81,7 +81,7 @@ def django(env: Env) -> list[ChildSpec]:
                 *("--scheduler", "django_celery_beat.schedulers:DatabaseScheduler"),
             ),
             stage=STAGE_WORK,
-            stop_seconds=3.0,
+            stop_seconds=4.0,
         ),
     ]
 
