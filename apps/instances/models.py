@@ -108,6 +108,8 @@ class InstanceNumber(models.Model):
     shards = models.PositiveSmallIntegerField()
     registered_at = models.DateTimeField(auto_now_add=True)
     removed_at = models.DateTimeField(null=True, db_index=True)
+    last_entry = models.JSONField(null=True)
+    """Of a removed instance, until the index knows that its data has to go."""
 
     class Meta:
         constraints = [

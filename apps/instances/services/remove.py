@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import redis
+import structlog
 from django.db import transaction
 from django.utils import timezone
 
 from apps.audit.services import audit_record
 from apps.common.actor import Actor
-from apps.common.queue import enqueue_on_commit
-from apps.common.services import registry_publish_on_commit
+from apps.common.queue import enqueue
+from apps.common.redis_client import index_client
+from apps.common.services import Publication, registry_publish_on_commit
 from apps.instances.models import InstanceNumber
 from apps.instances.selectors import instance_get
+from kvcm_platform.core.registry import instance_from_dict, to_dict
+from kvcm_platform.index import leaving
 
-FORGET_TASK = "apps.cache_index.tasks.forget_instance"
+log = structlog.get_logger(__name__)
+
+DUTIES_TASK = "apps.cache_index.tasks.run_duties"
 
 
 @transaction.atomic
@@ -22,18 +29,40 @@ def instance_remove(*, acting: Actor, instance_id: str) -> None:
     Raises INSTANCE_NOT_EXIST. Its number stays taken for ever.
     """
     instance = instance_get(acting=acting, instance_id=instance_id)
-    number, shards = instance.number, instance.shards
-    group_name, group_number = instance.group.name, instance.group.number
+    entry = instance.entry()
     instance.delete()
-    InstanceNumber.objects.filter(number=number).update(removed_at=timezone.now())
+    InstanceNumber.objects.filter(number=entry.number).update(
+        removed_at=timezone.now(), last_entry=to_dict(entry)
+    )
     audit_record(
         acting=acting,
         action="instance.remove",
         kind="instance",
         name=instance_id,
-        before={"group": group_name, "number": number},
+        before={"group": entry.group, "number": entry.number},
     )
-    registry_publish_on_commit(lambda _: [], removed=[("instance", instance_id)])
-    enqueue_on_commit(
-        FORGET_TASK, instance_id=instance_id, number=number, shards=shards, group_number=group_number
-    )
+    publication = registry_publish_on_commit(lambda _: [], removed=[("instance", instance_id)])
+    transaction.on_commit(lambda: _hand_over_after(publication))
+
+
+def _hand_over_after(publication: Publication) -> None:
+    """The data may go only once nobody is sent to it any more; control repeats what fails here."""
+    if publication.error:
+        return
+    try:
+        removed_instances_hand_over(client=index_client())
+        enqueue(DUTIES_TASK)
+    except redis.RedisError as error:
+        log.warning("a removed instance keeps its data for now", error=str(error))
+
+
+def removed_instances_hand_over(*, client: redis.Redis) -> int:
+    """Put removed instances on the index's list of those whose data goes; returns how many.
+
+    Their removal must be published already. Raises redis.RedisError; repeating is harmless.
+    """
+    rows = list(InstanceNumber.objects.filter(removed_at__isnull=False, last_entry__isnull=False))
+    for row in rows:
+        client.execute_command(*leaving.leave_command(instance_from_dict(row.last_entry)))
+        InstanceNumber.objects.filter(pk=row.pk).update(last_entry=None)
+    return len(rows)

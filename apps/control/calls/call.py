@@ -1,0 +1,72 @@
+"""What every call gets, and how a call is listed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from google.protobuf.message import Message
+
+from apps.common.actor import Actor, Role
+from apps.control.access import Caller
+from apps.control.node import Node
+from kvcm_platform.core.errors import invalid
+from kvcm_platform.pb import admin_service_pb2 as pb
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One call: its request, in whose name it acts, and the node that answers."""
+
+    request: Any
+    acting: Actor
+    node: Node
+    caller: Caller
+
+    def required(self, name: str) -> Any:
+        """A sub-message of the request. Raises INVALID_ARGUMENT where it is absent."""
+        if not self.request.HasField(name):
+            raise invalid(name, "is required")
+        return getattr(self.request, name)
+
+    def required_text(self, name: str) -> str:
+        """A text of the request. Raises INVALID_ARGUMENT where it is empty."""
+        if not getattr(self.request, name):
+            raise invalid(name, "is required")
+        return str(getattr(self.request, name))
+
+
+@dataclass(frozen=True, slots=True)
+class Rpc:
+    """One method of AdminService. `is_gated` = refused while the node stands down (WIRE.md 1.4)."""
+
+    name: str
+    carry_out: Callable[[Call], Message]
+    role: Role
+    is_gated: bool = True
+    fields: Mapping[str, str] = field(default_factory=dict)
+    """Spelling of fields in error messages, where the protocol's differs."""
+
+    @property
+    def request_class(self) -> type[Message]:
+        return getattr(pb, _METHODS[self.name].input_type.name)
+
+    @property
+    def response_class(self) -> type[Message]:
+        return getattr(pb, _METHODS[self.name].output_type.name)
+
+    @property
+    def http_path(self) -> str:
+        return f"/api/{self.name[0].lower()}{self.name[1:]}"
+
+
+SERVICE = pb.DESCRIPTOR.services_by_name["AdminService"]
+_METHODS = SERVICE.methods_by_name
+
+
+def done(message: str = "") -> pb.CommonResponse:
+    """The answer of a change; `message` says what the caller should know besides."""
+    if not message:
+        return pb.CommonResponse()
+    return pb.CommonResponse(header=pb.CommonResponseHeader(status=pb.Status(message=message)))

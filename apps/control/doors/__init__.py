@@ -1,0 +1,1 @@
+"""The two ways into AdminService: gRPC and the compatible HTTP."""

@@ -1,0 +1,55 @@
+"""AdminService over gRPC."""
+
+from __future__ import annotations
+
+import grpc
+from google.protobuf.message import Message
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from grpc_health.v1._async import HealthServicer
+from grpc_reflection.v1alpha import reflection
+
+from apps.control.access import Caller
+from apps.control.calls.call import SERVICE, Rpc
+from apps.control.dispatcher import RPCS, Dispatcher
+from kvcm_platform.core.errors import DomainError
+from kvcm_platform.metadata_service.control_link import FORWARDED_FOR_KEY, INTERNAL_TOKEN_KEY
+from kvcm_platform.metadata_service.transports import grpcio
+
+
+def _caller(context: grpc.aio.ServicerContext) -> Caller:
+    metadata = dict(context.invocation_metadata() or ())
+    return Caller(
+        address=grpcio.caller_of(context).address,
+        authorization=str(metadata.get("authorization", "")),
+        internal_token=str(metadata.get(INTERNAL_TOKEN_KEY, "")),
+        forwarded_for=str(metadata.get(FORWARDED_FOR_KEY, "")),
+    )
+
+
+def _handler(rpc: Rpc, dispatcher: Dispatcher) -> grpc.RpcMethodHandler:
+    async def serve(request: Message, context: grpc.aio.ServicerContext) -> Message:
+        try:
+            return await dispatcher.call(rpc, request, _caller(context))
+        except DomainError as error:
+            await context.abort(grpc.StatusCode[error.forms.grpc], error.message)
+            raise AssertionError("abort raises") from error
+
+    return grpc.unary_unary_rpc_method_handler(
+        serve,
+        request_deserializer=rpc.request_class.FromString,
+        response_serializer=rpc.response_class.SerializeToString,
+    )
+
+
+async def build_server(dispatcher: Dispatcher, max_message_bytes: int) -> grpc.aio.Server:
+    """A server without ports; the caller binds and starts it."""
+    # Another control process on the same port is a mistake, not a partner.
+    options = [*grpcio.server_options(max_message_bytes), ("grpc.so_reuseport", 0)]
+    server = grpc.aio.server(options=options)
+    handlers = {name: _handler(rpc, dispatcher) for name, rpc in RPCS.items()}
+    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE.full_name, handlers),))
+    health = HealthServicer()
+    health_pb2_grpc.add_HealthServicer_to_server(health, server)
+    await health.set(SERVICE.full_name, health_pb2.HealthCheckResponse.SERVING)
+    reflection.enable_server_reflection((SERVICE.full_name, reflection.SERVICE_NAME), server)
+    return server

@@ -1,0 +1,132 @@
+"""What control does besides answering calls: lease, reconciliation, wake-ups, heartbeats."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from concurrent.futures import Executor
+from datetime import UTC, datetime
+
+import redis
+import structlog
+from django.db import DatabaseError, close_old_connections
+
+from apps.common.queue import enqueue
+from apps.common.redis_client import index_client
+from apps.control.leader import Leader
+from apps.control.services.reconcile import reconcile
+from apps.instances.services import instances_note_seen
+from kvcm_platform.core.registry import Registry
+from kvcm_platform.index import duties as index_duties
+from kvcm_platform.index import heartbeat, keyspace
+from kvcm_platform.index import registry as index_registry
+from kvcm_platform.index.stats import counters
+
+log = structlog.get_logger(__name__)
+
+RECONCILE_SECONDS = 5.0
+DUTIES_SECONDS = 0.2
+HEARTBEAT_SECONDS = 1.0
+SEEN_SECONDS = 10.0
+WAKE_BLOCK_MS = 500
+COMPLAIN_SECONDS = 10.0
+DUTIES_TASK = "apps.cache_index.tasks.run_duties"
+
+
+class Duties:
+    """Loops of one process, each on threads of `executor`. An outage is waited out, and told now and then."""
+
+    def __init__(self, leader: Leader, node_id: str, executor: Executor) -> None:
+        self._leader = leader
+        self._node_id = node_id
+        self._executor = executor
+        self._registry = Registry()
+        self._wake_id = b"$"
+        self._requests: dict[str, int] = {}
+
+    async def run(self) -> None:
+        """Runs all loops until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._every(self._leader.step_seconds, "lease", self._leader.step))
+            tasks.create_task(self._every(RECONCILE_SECONDS, "reconciliation", self._reconcile))
+            tasks.create_task(self._every(DUTIES_SECONDS, "duties", self._look_for_work))
+            tasks.create_task(self._every(HEARTBEAT_SECONDS, "heartbeat", self._beat))
+            tasks.create_task(self._every(SEEN_SECONDS, "last seen", self._note_seen))
+            tasks.create_task(self._every(0.0, "wake", self._follow_wake))
+
+    def stop(self) -> None:
+        """The last act of an orderly stop: the lease goes to others, the process leaves the list."""
+        try:
+            self._leader.release()
+            heartbeat.leave(index_client(), "control", self._node_id)
+        except redis.RedisError as error:
+            log.warning("could not take leave of the index", error=str(error))
+
+    async def _every(self, seconds: float, name: str, work: Callable[[], object]) -> None:
+        complained_at = -COMPLAIN_SECONDS
+        loop = asyncio.get_running_loop()
+        while True:
+            try:
+                await loop.run_in_executor(self._executor, _with_database, work)
+            except (redis.RedisError, DatabaseError, OSError) as error:
+                if loop.time() - complained_at >= COMPLAIN_SECONDS:
+                    complained_at = loop.time()
+                    log.warning("background work waits", work=name, error=str(error))
+                await asyncio.sleep(max(seconds, DUTIES_SECONDS))
+                continue
+            await asyncio.sleep(seconds)
+
+    def _reconcile(self) -> None:
+        reconcile(client=index_client())
+        if self._leader.is_leader:
+            heartbeat.forget_lost(index_client())
+
+    def _beat(self) -> None:
+        detail = {"is_leader": self._leader.is_leader, "fence": self._leader.fence}
+        heartbeat.beat(index_client(), "control", self._node_id, detail)
+
+    def _look_for_work(self) -> None:
+        """Send the duties task when something is due and none is on its way."""
+        if not self._leader.is_leader:
+            return
+        client = index_client()
+        version = index_registry.read_version(client)
+        if version is not None and version != self._registry.version:
+            self._registry = index_registry.read(client)
+        if index_duties.anything_due(client, self._registry):
+            _send_duties(client)
+
+    def _follow_wake(self) -> None:
+        """Wait for the next wake-ups; entries seen by a node that does not lead are another's."""
+        client = index_client()
+        if self._wake_id == b"$":
+            newest = client.xrevrange(keyspace.WAKE, count=1)
+            self._wake_id = newest[0][0] if newest else b"0-0"
+        for _, entries in client.xread({keyspace.WAKE: self._wake_id}, count=1000, block=WAKE_BLOCK_MS) or ():
+            self._wake_id = entries[-1][0]
+            if self._leader.is_leader:
+                _send_duties(client)
+
+    def _note_seen(self) -> None:
+        """Instances whose request counter moved since the last look were there in between."""
+        if not self._leader.is_leader:
+            return
+        ids = list(self._registry.instances)
+        requests = {name: total.requests for name, total in counters(index_client(), ids).items()}
+        moved = [name for name, count in requests.items() if count > self._requests.get(name, count)]
+        self._requests = requests
+        instances_note_seen(instance_ids=moved, at=datetime.fromtimestamp(time.time(), UTC))
+
+
+def _send_duties(client: redis.Redis) -> None:
+    if index_duties.enqueue_once(client) and not enqueue(DUTIES_TASK):
+        index_duties.begun(client)
+
+
+def _with_database(work: Callable[[], object]) -> object:
+    close_old_connections()
+    try:
+        return work()
+    finally:
+        close_old_connections()

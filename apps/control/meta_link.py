@@ -1,0 +1,43 @@
+"""The way from control to MetaService, for the two calls on blocks that AdminService has as well."""
+
+from __future__ import annotations
+
+import grpc
+
+from kvcm_platform.core.errors import Code, DomainError
+from kvcm_platform.pb import meta_service_pb2 as meta_pb
+
+_SERVICE = meta_pb.DESCRIPTOR.services_by_name["MetaService"].full_name
+_CALL_SECONDS = 10.0
+_REFUSALS = {
+    grpc.StatusCode.UNAUTHENTICATED: Code.UNAUTHENTICATED,
+    grpc.StatusCode.PERMISSION_DENIED: Code.PERMISSION_DENIED,
+    grpc.StatusCode.RESOURCE_EXHAUSTED: Code.TOO_LARGE,
+}
+
+
+class MetaLink:
+    """One channel to the metadata processes of this host. Calls block and are bounded in time."""
+
+    def __init__(self, address: str, max_message_bytes: int) -> None:
+        self._channel = grpc.insecure_channel(
+            address,
+            options=[
+                ("grpc.max_receive_message_length", max_message_bytes),
+                ("grpc.max_send_message_length", max_message_bytes),
+            ],
+        )
+
+    def forward(self, method: str, request: bytes, authorization: str) -> bytes:
+        """Pass a call on. Raises NOT_READY where no metadata process answers, else what it refused with."""
+        call = self._channel.unary_unary(f"/{_SERVICE}/{method}")
+        metadata = (("authorization", authorization),) if authorization else ()
+        try:
+            answer: bytes = call(request, timeout=_CALL_SECONDS, metadata=metadata)
+        except grpc.RpcError as error:
+            code = _REFUSALS.get(error.code(), Code.NOT_READY)
+            raise DomainError(code, f"metadata service: {error.details()}") from error
+        return answer
+
+    def close(self) -> None:
+        self._channel.close()

@@ -1,0 +1,122 @@
+"""Puts the control process together and runs it until SIGTERM or SIGINT."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
+
+import structlog
+import uvicorn
+
+from apps.common.redis_client import index_client
+from apps.control.access import AdminAccess
+from apps.control.dispatcher import Dispatcher
+from apps.control.doors import http, rpc
+from apps.control.duties import Duties
+from apps.control.leader import Leader
+from apps.control.meta_link import MetaLink
+from apps.control.node import Node
+from kvcm_platform.settings.env import Env
+
+log = structlog.get_logger(__name__)
+GRACE_SECONDS = 3.0
+CALL_THREADS = 8
+DUTY_THREADS = 6
+
+
+class ControlProcess:
+    """One control process. `rpc_port` and `http_port` are known once it listens; 0 asks for a free one."""
+
+    def __init__(self, env: Env, *, rpc_port: int | None = None, http_port: int | None = None) -> None:
+        self._env = env
+        self.rpc_port = env["KVCM_ADMIN_RPC_PORT"] if rpc_port is None else rpc_port
+        self.http_port = env["KVCM_ADMIN_HTTP_PORT"] if http_port is None else http_port
+        self._max_bytes = env["KVCM_MAX_MESSAGE_MB"] << 20
+        # Calls and duties do not wait for each other's threads.
+        self._call_threads = ThreadPoolExecutor(CALL_THREADS, thread_name_prefix="call")
+        self._duty_threads = ThreadPoolExecutor(DUTY_THREADS, thread_name_prefix="duty")
+        self.leader = Leader(index_client, env.node_id, env["KVCM_LEADER_LEASE_MS"])
+        meta_host = env.control_address.rpartition(":")[0]
+        meta = MetaLink(f"{meta_host}:{env['KVCM_META_RPC_PORT']}", self._max_bytes)
+        self._node = Node(
+            env=env, leader=self.leader, meta=meta, campaign_delay_ms=env["KVCM_LEADER_LEASE_MS"]
+        )
+        access = AdminAccess(env["KVCM_ADMIN_AUTH"], env.internal_token)
+        self._dispatcher = Dispatcher(self._node, access, self._call_threads)
+        self._duties = Duties(self.leader, env.node_id, self._duty_threads)
+        self._stop = asyncio.Event()
+        self.is_listening = asyncio.Event()
+
+    def stop(self) -> None:
+        """Ask the process to end in order."""
+        self._stop.set()
+
+    async def run(self) -> None:
+        """Serves until `stop`; then takes no more calls, ends those in flight, and gives the lease back."""
+        host = f"[{self._env.bind}]" if ":" in self._env.bind else self._env.bind
+        rpc_server = await rpc.build_server(self._dispatcher, self._max_bytes)
+        self.rpc_port = rpc_server.add_insecure_port(f"{host}:{self.rpc_port}")
+        http_socket = _listen(self._env.bind, self.http_port)
+        self.http_port = http_socket.getsockname()[1]
+        http_server = _Uvicorn(
+            uvicorn.Config(
+                http.build_app(self._dispatcher, self._max_bytes),
+                log_config=None,
+                access_log=False,
+                lifespan="off",
+                timeout_graceful_shutdown=round(GRACE_SECONDS),
+            )
+        )
+        await rpc_server.start()
+        serving = asyncio.create_task(http_server.serve(sockets=[http_socket]))
+        duties = asyncio.create_task(self._duties.run())
+        log.info("control service is up", rpc_port=self.rpc_port, http_port=self.http_port, pid=os.getpid())
+        self.is_listening.set()
+        await _until(self._stop, [serving, duties])
+        http_server.should_exit = True
+        await rpc_server.stop(GRACE_SECONDS)
+        duties.cancel()
+        results = await asyncio.gather(serving, duties, return_exceptions=True)
+        self._call_threads.shutdown(wait=True)
+        self._duty_threads.shutdown(wait=True)
+        self._duties.stop()
+        self._node.meta.close()
+        for result in results:
+            if isinstance(result, Exception):
+                raise result
+
+
+async def run_until_signal(env: Env) -> None:
+    """The control process as a command runs it."""
+    process = ControlProcess(env)
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, process.stop)
+    await process.run()
+
+
+class _Uvicorn(uvicorn.Server):
+    """Signals are the process's business, not the HTTP server's."""
+
+    def capture_signals(self) -> nullcontext[None]:
+        return nullcontext()
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listening = socket.socket(family, socket.SOCK_STREAM)
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    listening.bind((host, port))
+    listening.listen(256)
+    return listening
+
+
+async def _until(stop: asyncio.Event, tasks: list[asyncio.Task[None]]) -> None:
+    """Waits for the request to stop, or for a task that ended although none should."""
+    waiter = asyncio.create_task(stop.wait())
+    await asyncio.wait([waiter, *tasks], return_when=asyncio.FIRST_COMPLETED)
+    waiter.cancel()

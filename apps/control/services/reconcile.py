@@ -1,0 +1,65 @@
+"""Keeps Redis equal to the database where a publication was missed."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import redis
+import structlog
+from django.db import transaction
+from django.utils import timezone
+
+from apps.accounts.publication import tokens_reconcile
+from apps.common.selectors import pending_publications, registry_version
+from apps.common.services import publications_settle, registry_version_lift
+from apps.instances.selectors import group_entries, instance_entries
+from apps.instances.services import removed_instances_hand_over
+from apps.storages.selectors import storage_entries
+from kvcm_platform.core.registry import Entry, InstanceEntry
+from kvcm_platform.index import registry as index_registry
+
+log = structlog.get_logger(__name__)
+
+_IN_FLIGHT = timedelta(seconds=2)
+"""A publication younger than this is being sent by whoever committed it."""
+
+
+def reconcile(*, client: redis.Redis) -> bool:
+    """One comparison; returns whether everything was published again. Raises redis.RedisError."""
+    missed = pending_publications(before=timezone.now() - _IN_FLIGHT)
+    published, stored = index_registry.read_version(client), registry_version()
+    is_behind = published is None or published < stored
+    needs_all = bool(missed) or (published or 0) > stored or (is_behind and not _is_being_sent())
+    if needs_all:
+        _publish_all(client, published or 0)
+        publications_settle(versions=missed)
+    tokens_reconcile(client=client)
+    # After the registry: the data of a removed instance goes only once nobody is sent to it.
+    if not pending_publications(before=timezone.now()):
+        removed_instances_hand_over(client=client)
+    return needs_all
+
+
+def _is_being_sent() -> bool:
+    """Whether a publication is on its way, so that Redis may well be behind for a moment."""
+    return bool(pending_publications(before=timezone.now()))
+
+
+def _publish_all(client: redis.Redis, published: int) -> None:
+    with transaction.atomic():
+        # Raised, so that this publication wins over whatever the index holds of an earlier life.
+        version = registry_version_lift(above=published)
+        entries: list[Entry] = [*storage_entries(), *group_entries(), *instance_entries()]
+    present = {(index_registry.KIND[type(entry)], _name(entry)) for entry in entries}
+    known = index_registry.read(client)
+    listed = {
+        *(("storage", name) for name in known.storages),
+        *(("group", name) for name in known.groups),
+        *(("instance", name) for name in known.instances),
+    }
+    index_registry.publish(client, version=version, changed=entries, removed=sorted(listed - present))
+    log.info("registry published as a whole", version=version, entries=len(entries))
+
+
+def _name(entry: Entry) -> str:
+    return entry.instance_id if isinstance(entry, InstanceEntry) else entry.name

@@ -1,0 +1,1 @@
+"""Objects for tests, made through the services, as a door makes them."""
