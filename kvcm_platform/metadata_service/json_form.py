@@ -17,6 +17,8 @@ class BadJson(ValueError):
 
 def parse(message_class: type[M], body: bytes) -> M:
     """Unknown members and unknown enum names are ignored; both spellings of names are accepted."""
+    if body.lstrip()[:1] != b"{":
+        raise BadJson("the body is not a JSON object")
     try:
         return json_format.Parse(body, message_class(), ignore_unknown_fields=True, max_recursion_depth=32)
     except (json_format.ParseError, UnicodeDecodeError, RecursionError) as error:

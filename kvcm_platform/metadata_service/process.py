@@ -70,7 +70,7 @@ class Process:
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, stop.set)
         await self._connect(stop)
-        rpc_server = grpcio.build_server(self.handlers, self.control, self._max_bytes)
+        rpc_server = await grpcio.build_server(self.handlers, self.control, self._max_bytes)
         rpc_server.add_insecure_port(f"{self._host()}:{self._env['KVCM_META_RPC_PORT']}")
         config = uvicorn.Config(
             http.build_app(self.handlers, self._max_bytes),

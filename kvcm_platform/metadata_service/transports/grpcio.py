@@ -68,7 +68,9 @@ def _forward(method: str, control: ControlLink) -> grpc.RpcMethodHandler:
     return grpc.unary_unary_rpc_method_handler(serve)
 
 
-def build_server(handlers: MetaHandlers, control: ControlLink, max_message_bytes: int) -> grpc.aio.Server:
+async def build_server(
+    handlers: MetaHandlers, control: ControlLink, max_message_bytes: int
+) -> grpc.aio.Server:
     """A server without ports; the caller binds and starts it."""
     server = grpc.aio.server(options=server_options(max_message_bytes))
     meta = {rpc.name: _unary(rpc, handlers) for rpc in handlers.rpcs.values()}
@@ -83,6 +85,8 @@ def build_server(handlers: MetaHandlers, control: ControlLink, max_message_bytes
     health = health_aio.HealthServicer()
     health_pb2_grpc.add_HealthServicer_to_server(health, server)
     names = (META_SERVICE, ADMIN_SERVICE, health_pb2.DESCRIPTOR.services_by_name["Health"].full_name)
+    for name in names:
+        await health.set(name, health_pb2.HealthCheckResponse.SERVING)
     reflection.enable_server_reflection((*names, reflection.SERVICE_NAME), server)
     return server
 

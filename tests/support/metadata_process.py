@@ -1,0 +1,53 @@
+"""A real metadata process on free ports, without control: instances are published to its registry."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import grpc
+
+from tests.support.platform_process import free_ports
+
+ROOT = Path(__file__).parents[2]
+
+
+@dataclass
+class MetadataProcess:
+    rpc_port: int
+    http_port: int
+    process: subprocess.Popen[bytes]
+
+    @property
+    def rpc(self) -> str:
+        return f"127.0.0.1:{self.rpc_port}"
+
+    @property
+    def http(self) -> str:
+        return f"http://127.0.0.1:{self.http_port}"
+
+
+@contextmanager
+def metadata_process(redis_url: str, data_dir: Path, **variables: str) -> Iterator[MetadataProcess]:
+    names = ("KVCM_META_RPC_PORT", "KVCM_META_HTTP_PORT", "KVCM_ADMIN_RPC_PORT")
+    ports = {name: str(port) for name, port in zip(names, free_ports(3), strict=True)} | variables
+    environ = {
+        **os.environ,
+        "KVCM_DATA_DIR": str(data_dir),
+        "KVCM_REDIS_URL": redis_url,
+        "KVCM_LOG_LEVEL": "WARNING",
+        **ports,
+    }
+    process = subprocess.Popen([sys.executable, "-m", "kvcm_platform.metadata_service"], env=environ, cwd=ROOT)
+    try:
+        with grpc.insecure_channel(f"127.0.0.1:{ports['KVCM_META_RPC_PORT']}") as channel:
+            grpc.channel_ready_future(channel).result(timeout=30)
+        yield MetadataProcess(int(ports["KVCM_META_RPC_PORT"]), int(ports["KVCM_META_HTTP_PORT"]), process)
+    finally:
+        process.terminate()
+        process.wait(15)
