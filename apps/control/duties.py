@@ -29,7 +29,7 @@ RECONCILE_SECONDS = 5.0
 DUTIES_SECONDS = 0.2
 HEARTBEAT_SECONDS = 1.0
 SEEN_SECONDS = 10.0
-WAKE_BLOCK_MS = 500
+WAKE_BLOCK_MS = 200
 COMPLAIN_SECONDS = 10.0
 DUTIES_TASK = "apps.cache_index.tasks.run_duties"
 
@@ -50,9 +50,9 @@ class Duties:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._every(self._leader.step_seconds, "lease", self._leader.step))
             tasks.create_task(self._every(RECONCILE_SECONDS, "reconciliation", self._reconcile))
-            tasks.create_task(self._every(DUTIES_SECONDS, "duties", self._look_for_work))
+            tasks.create_task(self._every(DUTIES_SECONDS, "duties", self.look_for_work))
             tasks.create_task(self._every(HEARTBEAT_SECONDS, "heartbeat", self._beat))
-            tasks.create_task(self._every(SEEN_SECONDS, "last seen", self._note_seen))
+            tasks.create_task(self._every(SEEN_SECONDS, "last seen", self.note_seen))
             tasks.create_task(self._every(0.0, "wake", self._follow_wake))
 
     def stop(self) -> None:
@@ -86,7 +86,7 @@ class Duties:
         detail = {"is_leader": self._leader.is_leader, "fence": self._leader.fence}
         heartbeat.beat(index_client(), "control", self._node_id, detail)
 
-    def _look_for_work(self) -> None:
+    def look_for_work(self) -> None:
         """Send the duties task when something is due and none is on its way."""
         if not self._leader.is_leader:
             return
@@ -108,7 +108,7 @@ class Duties:
             if self._leader.is_leader:
                 _send_duties(client)
 
-    def _note_seen(self) -> None:
+    def note_seen(self) -> None:
         """Instances whose request counter moved since the last look were there in between."""
         if not self._leader.is_leader:
             return

@@ -47,7 +47,7 @@ class ControlProcess:
         )
         access = AdminAccess(env["KVCM_ADMIN_AUTH"], env.internal_token)
         self._dispatcher = Dispatcher(self._node, access, self._call_threads)
-        self._duties = Duties(self.leader, env.node_id, self._duty_threads)
+        self.duties = Duties(self.leader, env.node_id, self._duty_threads)
         self._stop = asyncio.Event()
         self.is_listening = asyncio.Event()
 
@@ -73,7 +73,7 @@ class ControlProcess:
         )
         await rpc_server.start()
         serving = asyncio.create_task(http_server.serve(sockets=[http_socket]))
-        duties = asyncio.create_task(self._duties.run())
+        duties = asyncio.create_task(self.duties.run())
         log.info("control service is up", rpc_port=self.rpc_port, http_port=self.http_port, pid=os.getpid())
         self.is_listening.set()
         await _until(self._stop, [serving, duties])
@@ -83,7 +83,7 @@ class ControlProcess:
         results = await asyncio.gather(serving, duties, return_exceptions=True)
         self._call_threads.shutdown(wait=True)
         self._duty_threads.shutdown(wait=True)
-        self._duties.stop()
+        self.duties.stop()
         self._node.meta.close()
         for result in results:
             if isinstance(result, Exception):

@@ -142,7 +142,9 @@ def check_storage_spec(kind: StorageType, data: Mapping[str, Any]) -> dict[str, 
     for name in data:
         if name not in fields:
             raise invalid(f"spec.{name}", f"is not a member of the spec of {kind}")
-    spec = {name: _spec_value(spec_field, data.get(name)) for name, spec_field in fields.items()}
+    spec: dict[str, Any] = {
+        name: _spec_value(spec_field, data.get(name)) for name, spec_field in fields.items()
+    }
     if "key_count_per_file" in spec:
         spec["key_count_per_file"] = max(1, spec["key_count_per_file"])
     if "root_path" in spec and not spec["root_path"].endswith("/"):

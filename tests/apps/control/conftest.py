@@ -33,6 +33,7 @@ class Control:
     process: ControlProcess
     stub: pb_grpc.AdminServiceStub
     metadata: Metadata
+    stop: Callable[[], None]
 
     def call(self, method: str, request: Any, metadata: Metadata | None = None) -> Any:
         sent = self.metadata if metadata is None else metadata
@@ -50,7 +51,8 @@ class Control:
             with urllib.request.urlopen(request, timeout=10) as answer:
                 return answer.status, json.loads(answer.read())
         except urllib.error.HTTPError as error:
-            return error.code, json.loads(error.read() or b"null")
+            text = error.read()
+            return error.code, json.loads(text) if text.startswith(b"{") else None
 
 
 class _Runner:
@@ -72,6 +74,8 @@ class _Runner:
         return self.process
 
     def __exit__(self, *_: object) -> None:
+        if self._loop.is_closed():
+            return
         self._loop.call_soon_threadsafe(self.process.stop)
         self._thread.join(15)
         assert not self._thread.is_alive()
@@ -93,7 +97,7 @@ def start_control(transactional_db, index: redis.Redis, sent: list[str], tmp_pat
         channel = grpc.insecure_channel(f"127.0.0.1:{process.rpc_port}")
         running.append((runner, channel))
         metadata = (("authorization", f"Bearer {token}"),) if token else ()
-        return Control(env, process, pb_grpc.AdminServiceStub(channel), metadata)
+        return Control(env, process, pb_grpc.AdminServiceStub(channel), metadata, runner.__exit__)
 
     yield start
     for runner, channel in running:

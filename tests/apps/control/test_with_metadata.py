@@ -1,0 +1,90 @@
+"""Control and a real metadata process: registration, forwarded admin calls, calls on blocks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import grpc
+import pytest
+
+from apps.accounts.models import User
+from apps.audit.models import AuditEntry
+from apps.common.actor import Role
+from apps.instances.models import Instance
+from kvcm_platform.pb import admin_service_pb2 as admin_pb
+from kvcm_platform.pb import admin_service_pb2_grpc as admin_grpc
+from kvcm_platform.pb import meta_service_pb2 as pb
+from kvcm_platform.pb import meta_service_pb2_grpc as meta_grpc
+from tests.apps.control.conftest import Control, Start
+from tests.factories.actors import make_token
+from tests.factories.messages import register_request
+from tests.factories.objects import make_group, make_storage
+from tests.support.metadata_process import metadata_process
+from tests.support.platform_process import free_ports
+from tests.support.valkey import ValkeyServer
+
+
+@pytest.fixture
+def platform(
+    start_control: Start, empty_valkey: ValkeyServer, tmp_path: Path
+) -> Iterator[tuple[Control, grpc.Channel]]:
+    """Both processes, and a channel to the meta port."""
+    (port,) = free_ports(1)
+    control = start_control(make_token(Role.ADMIN), KVCM_META_RPC_PORT=str(port))
+    variables = {"KVCM_ADMIN_RPC_PORT": str(control.process.rpc_port), "KVCM_META_RPC_PORT": str(port)}
+    with (
+        metadata_process(empty_valkey.url, tmp_path, **variables) as process,
+        grpc.insecure_channel(process.rpc) as channel,
+    ):
+        yield control, channel
+
+
+def test_engine_registers_writes_and_is_removed(
+    platform: tuple[Control, grpc.Channel], tmp_path: Path
+) -> None:
+    control, channel = platform
+    make_storage(tmp_path)
+    make_group()
+    meta = meta_grpc.MetaServiceStub(channel)
+    request = pb.RegisterInstanceRequest.FromString(register_request().SerializeToString())
+    answer = meta.RegisterInstance(request, timeout=10)
+    assert answer.header.status.code == pb.OK, answer.header.status.message
+    assert '"global_unique_name":"nfs_a"' in answer.storage_configs
+    assert Instance.objects.get().instance_id == "model-a"
+    assert AuditEntry.objects.get(action="instance.register").actor == "system:metadata"
+    started = meta.StartWriteCache(
+        pb.StartWriteCacheRequest(instance_id="model-a", block_keys=[1, 2], write_timeout_seconds=30),
+        timeout=10,
+    )
+    assert len(started.locations) == 2, started.header.status.message
+    metas = control.call(
+        "GetCacheMeta", admin_pb.GetCacheMetaRequest(instance_id="model-a", block_keys=[1, 2, 3])
+    )
+    assert [("WRITING" in m, "NOT_FOUND" in m) for m in metas.metas] == [
+        (True, False),
+        (True, False),
+        (False, True),
+    ]
+    removed = control.call("RemoveCache", admin_pb.RemoveCacheRequest(instance_id="model-a", block_keys=[1]))
+    assert removed.header.status.code == admin_pb.OK
+    unknown = control.call("RemoveCache", admin_pb.RemoveCacheRequest(instance_id="nobody", block_keys=[1]))
+    assert unknown.header.status.code == admin_pb.INSTANCE_NOT_EXIST
+    busy = control.call("RemoveStorage", admin_pb.RemoveStorageRequest(storage_unique_name="nfs_a"))
+    assert (busy.header.status.code, "holds" in busy.header.status.message) == (admin_pb.INTERNAL_ERROR, True)
+
+
+def test_admin_service_on_the_meta_port(platform: tuple[Control, grpc.Channel]) -> None:
+    control, channel = platform
+    admin = admin_grpc.AdminServiceStub(channel)
+    with pytest.raises(grpc.RpcError) as refused:
+        admin.AddAccount(admin_pb.AddAccountRequest(user_name="eve"), timeout=10)
+    assert refused.value.code() is grpc.StatusCode.UNAUTHENTICATED
+    with pytest.raises(grpc.RpcError) as refused:
+        admin.RegisterInstance(register_request(), timeout=10)
+    assert refused.value.code() is grpc.StatusCode.UNAUTHENTICATED
+    request = admin_pb.AddAccountRequest(user_name="eve", password="a long enough secret")
+    answer = admin.AddAccount(request, timeout=10, metadata=control.metadata)
+    assert answer.header.status.code == admin_pb.OK
+    assert User.objects.filter(username="eve").exists()
+    assert AuditEntry.objects.get(action="account.create", object_name="eve").address == "127.0.0.1"

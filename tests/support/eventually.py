@@ -1,0 +1,14 @@
+"""Waits for what another thread or process brings about."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+
+def eventually(holds: Callable[[], object], *, seconds: float = 5.0) -> None:
+    """Asks until the answer is true; fails after `seconds`."""
+    deadline = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < deadline, f"did not come true within {seconds} s"
+        time.sleep(0.02)
