@@ -95,7 +95,9 @@ async def duties_run(session: IndexSession, *, seconds: float = RUN_SECONDS) -> 
     for entry in session.leaving:
         report.cleared += await leaving.clear(index, entry)
     await index.pusher.flush()
-    report.pushes += await sweeps.sweep_pushes(index, [shard_of(e) for e in session.registry.instances.values()])
+    report.pushes += await sweeps.sweep_pushes(
+        index, [shard_of(e) for e in session.registry.instances.values()]
+    )
     await connection.call("DEL", keyspace.DUTIES_LEASE)
     return report
 

@@ -27,7 +27,7 @@ class PendingObject:
 
 @dataclass(frozen=True, slots=True)
 class PendingDeletion:
-    """One location to delete. `is_orphan`: only its metadata was dropped, its objects are listed as orphans."""
+    """One location to delete. `is_orphan`: only metadata was dropped, the objects are listed as orphans."""
 
     member: bytes
     storage_number: int

@@ -113,7 +113,9 @@ class MetadataService:
     def _keys(self, instance: InstanceEntry, blocks: Blocks) -> Sequence[int]:
         if len(blocks.keys) > self._limits.max_keys:
             raise DomainError(
-                Code.TOO_LARGE, f"block_keys: {len(blocks.keys)} are more than {self._limits.max_keys}", field="block_keys"
+                Code.TOO_LARGE,
+                f"block_keys: {len(blocks.keys)} are more than {self._limits.max_keys}",
+                field="block_keys",
             )
         if blocks.keys:
             return blocks.keys
@@ -121,7 +123,9 @@ class MetadataService:
             raise invalid("block_keys", "neither block_keys nor token_ids are given")
         if len(blocks.tokens) > self._limits.max_tokens:
             raise DomainError(
-                Code.TOO_LARGE, f"token_ids: {len(blocks.tokens)} are more than {self._limits.max_tokens}", field="token_ids"
+                Code.TOO_LARGE,
+                f"token_ids: {len(blocks.tokens)} are more than {self._limits.max_tokens}",
+                field="token_ids",
             )
         if instance.block_size <= 0:
             raise invalid("block_size", "the instance was registered without one, token_ids cannot be used")
@@ -210,9 +214,7 @@ class MetadataService:
         self._note_query(instance, len(keys), size if start is not None else 0)
         return answer
 
-    async def get_cache_location_len(
-        self, instance_id: str, query: int, blocks: Blocks, sw_size: int
-    ) -> int:
+    async def get_cache_location_len(self, instance_id: str, query: int, blocks: Blocks, sw_size: int) -> int:
         """How long the hit is: matched prefix, hits of a batch, or the end of the right-most window."""
         instance = await self.instance(instance_id)
         keys = self._keys(instance, blocks)
@@ -250,7 +252,9 @@ class MetadataService:
         self, instance: InstanceEntry, records: Sequence[Record], wires: Sequence[bytes | None]
     ) -> None:
         self._index.touch(
-            instance, [record if wire is not None else None for record, wire in zip(records, wires, strict=True)], 0
+            instance,
+            [record if wire is not None else None for record, wire in zip(records, wires, strict=True)],
+            0,
         )
 
     def _note_query(self, instance: InstanceEntry, requested: int, hits: int) -> None:
@@ -276,7 +280,9 @@ class MetadataService:
         records = await self._index.records(instance, unique)
         self._index.touch(instance, records, 0)
         missing = [
-            key for key, record in zip(unique, records, strict=True) if not self._rules.exists(record, unserved)
+            key
+            for key, record in zip(unique, records, strict=True)
+            if not self._rules.exists(record, unserved)
         ]
         plan = self._plan(instance, group, missing, position, spec_sets, timeout_seconds)
         storage = None
@@ -362,7 +368,9 @@ class MetadataService:
         instance = await self.instance(instance_id)
         masks.check(keep)
         keys = masks.unmasked(keep, self._keys(instance, blocks))
-        removed = await self._index.remove(instance, list(dict.fromkeys(keys)), self._delete_delay_ms(instance))
+        removed = await self._index.remove(
+            instance, list(dict.fromkeys(keys)), self._delete_delay_ms(instance)
+        )
         self._facts.add(instance.instance_id, removed_blocks=removed.locations)
 
     async def trim_cache(self, instance_id: str, strategy: int, begin: int, end: int) -> None:

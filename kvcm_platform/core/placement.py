@@ -39,7 +39,9 @@ def write_candidates(registry: Registry, group: GroupEntry) -> list[StorageEntry
     if usable:
         return usable
     reasons = [f"{storage.name}: {storage.refusal}" for storage in wanted]
-    reasons += [f"{name}: does not exist" for name in group.storage_candidates if name not in registry.storages]
+    reasons += [
+        f"{name}: does not exist" for name in group.storage_candidates if name not in registry.storages
+    ]
     reasons += [f"{s.name}: not of the type of {group.prefer_strategy}" for s in known if s not in wanted]
     raise DomainError(Code.IO_ERROR, f"group {group.name} has no usable storage ({'; '.join(reasons)})")
 

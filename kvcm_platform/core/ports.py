@@ -165,4 +165,3 @@ class Facts(Protocol):
     """Where the use cases note what happened (kvcm_platform.index.facts.FactsBuffer)."""
 
     def add(self, instance_id: str, **amounts: int) -> None: ...
-

@@ -78,7 +78,7 @@ class TrimStrategy(IntEnum):
 
 
 class PreferStrategy(StrEnum):
-    """Which storage a write prefers (`CachePreferStrategy`): ALWAYS_x fails without x, PREFER_x falls back."""
+    """Which storage a write prefers (`CachePreferStrategy`): ALWAYS_x needs x, PREFER_x falls back."""
 
     UNSPECIFIED = "unspecified"
     ALWAYS_3FS = "always_3fs"

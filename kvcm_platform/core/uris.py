@@ -101,7 +101,9 @@ def build_uris(
                 for spec, row in zip(specs, names, strict=True)
             ]
     else:
-        raise DomainError(Code.UNSUPPORTED, f"storage {storage.name}: placement on {storage.type} is not built")
+        raise DomainError(
+            Code.UNSUPPORTED, f"storage {storage.name}: placement on {storage.type} is not built"
+        )
     return [list(row) for row in zip(*rows, strict=True)]
 
 

@@ -129,7 +129,9 @@ def _field(tag: bytes, body: bytes) -> bytes:
 
 def location_wire(storage: StorageEntry, specs: Sequence[LocationSpecInfo], uris: Sequence[str]) -> bytes:
     """A location as one `locations` entry of a query's answer."""
-    return _location(LOCATION_WIRE_TYPE[storage.type], [(s.name, u) for s, u in zip(specs, uris, strict=True)])
+    return _location(
+        LOCATION_WIRE_TYPE[storage.type], [(s.name, u) for s, u in zip(specs, uris, strict=True)]
+    )
 
 
 def _location(wire_type: int, pairs: Sequence[tuple[str, str]]) -> bytes:
@@ -194,7 +196,9 @@ class SessionHeader:
 
     @classmethod
     def unpack(cls, raw: bytes) -> SessionHeader:
-        state, insert_by, deadline, count, inserted, started, location_id, ref, per_file = _SESSION.unpack_from(raw)
+        state, insert_by, deadline, count, inserted, started, location_id, ref, per_file = (
+            _SESSION.unpack_from(raw)
+        )
         as_int = int.from_bytes
         return cls(
             state,

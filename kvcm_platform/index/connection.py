@@ -173,7 +173,8 @@ class Connection:
             raise IndexUnavailable("Redis cannot be reached") from error
         except (OSError, RedisError) as error:
             raise IndexUnavailable(f"Redis cannot be reached: {error}") from error
-        assert self._wire is not None
+        if self._wire is None:
+            raise IndexUnavailable("the connection to Redis was closed")
         return self._wire
 
     async def _connect(self) -> None:
@@ -195,7 +196,9 @@ class Connection:
             _, wire = await loop.create_unix_connection(_Wire, unquote(url.path))
         elif url.scheme in {"redis", "rediss"}:
             context = ssl.create_default_context() if url.scheme == "rediss" else None
-            _, wire = await loop.create_connection(_Wire, url.hostname, url.port or 6379, ssl=context)
+            _, wire = await loop.create_connection(
+                _Wire, url.hostname or "localhost", url.port or 6379, ssl=context
+            )
         else:
             raise IndexUnavailable(f"unknown kind of Redis URL: {url.scheme}://")
         return wire
@@ -212,8 +215,10 @@ class Connection:
         if self._url.password:
             user = unquote(self._url.username or "default")
             await ask("AUTH", user, unquote(self._url.password))
-        database = self._query.get("db", [self._url.path.lstrip("/")])[0] if self._url.scheme != "unix" else (
-            self._query.get("db", ["0"])[0]
+        database = (
+            self._query.get("db", [self._url.path.lstrip("/")])[0]
+            if self._url.scheme != "unix"
+            else (self._query.get("db", ["0"])[0])
         )
         if database not in {"", "0"}:
             await ask("SELECT", database)

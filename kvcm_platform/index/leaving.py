@@ -43,6 +43,8 @@ async def clear(index: RedisIndex, entry: InstanceEntry) -> bool:
     if any(left):
         return False
     await index.connection.call("DEL", *keyspace.all_of_instance(base))
-    await index.connection.call("HDEL", keyspace.group_vectors(keyspace.group(entry.group_number)), shard.name)
+    await index.connection.call(
+        "HDEL", keyspace.group_vectors(keyspace.group(entry.group_number)), shard.name
+    )
     await index.connection.call("HDEL", keyspace.LEAVING, entry.number)
     return True

@@ -61,9 +61,7 @@ class RecencyBuffer:
                     _TOUCH.pack(run, min(depth, 0xFFFF), max(0, now - at))
                     for run, (depth, at) in items[start : start + CHUNK]
                 )
-                await self._connection.call(
-                    "FCALL", "kvcm_touch", 1, base, self._connection.generation, blob
-                )
+                await self._connection.call("FCALL", "kvcm_touch", 1, base, self._connection.generation, blob)
 
     async def _resolve(self, base: str, rows: dict[int, tuple[int, int]]) -> None:
         """Turns touched keys into touched runs."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from kvcm_platform.core import uris
@@ -30,11 +30,11 @@ T = TypeVar("T")
 
 
 def guarded(
-    method: Callable[Concatenate[RedisIndex, P], Awaitable[T]],
-) -> Callable[Concatenate[RedisIndex, P], Awaitable[T]]:
+    method: Callable[Concatenate[RedisIndex, P], Coroutine[Any, Any, T]],
+) -> Callable[Concatenate[RedisIndex, P], Coroutine[Any, Any, T]]:
     """Turns an outage into NOT_READY, with the reason."""
 
-    async def call(self: RedisIndex, *args: P.args, **kwargs: P.kwargs) -> T:
+    async def call(self: RedisIndex, /, *args: P.args, **kwargs: P.kwargs) -> T:
         try:
             return await method(self, *args, **kwargs)
         except IndexUnavailable as error:
@@ -61,7 +61,7 @@ class RedisIndex:
         return self.connection.now_ms()
 
     async def function(self, name: str, base: str, *args: Any) -> Any:
-        """A state-changing function with the generation in front; repeated once after a change of generation."""
+        """A state-changing function, the generation in front; repeated once when that has moved on."""
         for _ in range(2):
             try:
                 return await self.connection.call("FCALL", name, 1, base, self.connection.generation, *args)
@@ -92,17 +92,18 @@ class RedisIndex:
         )
         match reply[0]:
             case b"OK":
-                return candidates[reply[1]]
+                return candidates[int(reply[1])]
             case b"GROUP":
                 raise DomainError(
                     Code.CAPACITY,
-                    f"group {plan.group.name}: {plan.size} bytes more than its quota of {int(reply[2])} allows"
+                    f"group {plan.group.name}: {plan.size} more bytes would pass its quota of {int(reply[2])}"
                     f" ({int(reply[1])} are used or reserved)",
                 )
             case b"TYPE":
                 names = ", ".join(storage.name for storage in candidates)
                 raise DomainError(
-                    Code.CAPACITY, f"group {plan.group.name}: the type quota of each candidate is used up ({names})"
+                    Code.CAPACITY,
+                    f"group {plan.group.name}: the type quota of each candidate is used up ({names})",
                 )
         raise DomainError(Code.NOT_READY, f"group {plan.group.name}: its limits are not published yet")
 
@@ -173,7 +174,9 @@ class RedisIndex:
             case b"GONE":
                 raise DomainError(Code.INTERNAL, SESSION_GONE)
             case b"MASK":
-                raise invalid("success_blocks", f"does not fit the {reply[1]} locations of this write session")
+                raise invalid(
+                    "success_blocks", f"does not fit the {reply[1]} locations of this write session"
+                )
         count = reply[2]
         written = min(mask, count) if isinstance(mask, int) else sum(mask)
         await self.complete(shard, session_id, reply)
@@ -188,7 +191,13 @@ class RedisIndex:
         return total
 
     async def remove_chunk(
-        self, instance: InstanceEntry, mode: str, delay_ms: int, begin_ms: int, end_ms: int, keys: Sequence[int]
+        self,
+        instance: InstanceEntry,
+        mode: str,
+        delay_ms: int,
+        begin_ms: int,
+        end_ms: int,
+        keys: Sequence[int],
     ) -> Removed:
         shard = shard_of(instance)
         count, size = await self.function(
@@ -224,7 +233,7 @@ def _write_refusal(reason: bytes, plan: WritePlan, limits: WriteLimits) -> Domai
             text = f"instance {plan.instance.instance_id}: {limits.max_sessions} write sessions are open"
             return DomainError(Code.TOO_MANY, text)
         case b"KEYS":
-            text = f"instance {plan.instance.instance_id}: max_key_count {limits.max_key_count} would be exceeded"
+            text = f"instance {plan.instance.instance_id}: would pass max_key_count {limits.max_key_count}"
             return DomainError(Code.CAPACITY, text)
     return DomainError(Code.NOT_READY, "the write was not inserted in time and is given back")
 

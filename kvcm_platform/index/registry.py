@@ -7,7 +7,7 @@ order and be repeated. Writing is blocking (redis-py, in Django processes); deco
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import redis
@@ -28,7 +28,11 @@ from kvcm_platform.core.types import WIRE_STORAGE_TYPE
 from . import functions, keyspace
 
 KIND = {StorageEntry: "storage", GroupEntry: "group", InstanceEntry: "instance"}
-_FROM_DICT = {"storage": storage_from_dict, "group": group_from_dict, "instance": instance_from_dict}
+_FROM_DICT: dict[str, Callable[[Mapping[str, Any]], Entry]] = {
+    "storage": storage_from_dict,
+    "group": group_from_dict,
+    "instance": instance_from_dict,
+}
 
 
 def field_of(kind: str, name: str) -> str:
@@ -73,7 +77,10 @@ def publish(
     changed = list(changed)
     pairs: list[str | int] = []
     for entry in changed:
-        pairs += [field_of(KIND[type(entry)], _name(entry)), json.dumps(to_dict(entry), separators=(",", ":"))]
+        pairs += [
+            field_of(KIND[type(entry)], _name(entry)),
+            json.dumps(to_dict(entry), separators=(",", ":")),
+        ]
     for kind, name in removed:
         pairs += [field_of(kind, name), ""]
     ensure_functions(client)
@@ -113,7 +120,11 @@ def apply(registry: Registry, field: bytes, value: bytes | None) -> Registry:
     if value is None:
         return registry
     kind, name, version, entry = decode(field, value)
-    parts = {"storage": registry.storages, "group": registry.groups, "instance": registry.instances}
+    parts: dict[str, Mapping[str, Any]] = {
+        "storage": registry.storages,
+        "group": registry.groups,
+        "instance": registry.instances,
+    }
     changed = dict(parts[kind])
     if entry is None:
         changed.pop(name, None)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
+from redis.exceptions import RedisError
+
 from kvcm_platform.core.registry import InstanceEntry, Registry
 
 from . import keyspace, registry
@@ -44,7 +46,7 @@ class RegistryMirror:
         while True:
             try:
                 await self.refresh()
-            except registry.redis.RedisError:
+            except RedisError:
                 await asyncio.sleep(POLL_SECONDS)
             await asyncio.sleep(POLL_SECONDS)
 

@@ -1,4 +1,4 @@
-"""Figures for pages and reports, read with a blocking client: one pipeline a call, whatever the number of objects."""
+"""Figures for pages and reports, read with a blocking client: one pipeline a call for all objects."""
 
 from __future__ import annotations
 
@@ -91,7 +91,9 @@ def group_usages(client: redis.Redis, numbers: Iterable[int]) -> dict[int, Group
 def _group_usage(raw: Mapping[bytes, bytes]) -> GroupUsage:
     totals = {name.decode(): int(value) for name, value in raw.items()}
     per_type = {
-        kind: totals[f"u:{number}"] for number, kind in STORAGE_TYPE_BY_WIRE.items() if totals.get(f"u:{number}")
+        kind: totals[f"u:{number}"]
+        for number, kind in STORAGE_TYPE_BY_WIRE.items()
+        if totals.get(f"u:{number}")
     }
     return GroupUsage(
         used_bytes=totals.get("u", 0),

@@ -119,7 +119,7 @@ async def sweep_pushes(index: RedisIndex, shards: Iterable[ShardRef]) -> int:
 
 
 _BARE_FIELDS = 3
-"""gen, seq and epoch: a usage hash without figures has been pushed as an empty vector, which leaves no row."""
+"""gen, seq and epoch: the push of a usage hash without figures leaves no row in the group."""
 
 
 async def sweep_reservations(index: RedisIndex, group_number: int) -> int:

@@ -26,7 +26,7 @@ INLINE_SECONDS = 0.5
 """A trim that takes longer goes on in the background while the caller has its answer."""
 LEASE_MS = 15_000
 
-_background: set[asyncio.Task[None]] = set()
+_background: set[asyncio.Task[int]] = set()
 
 
 @dataclass(frozen=True, slots=True)

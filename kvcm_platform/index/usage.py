@@ -38,7 +38,9 @@ def as_dict(flat: list[bytes]) -> dict[bytes, bytes]:
     return dict(zip(flat[::2], flat[1::2], strict=True))
 
 
-def push_command(shard: ShardRef, usage: Mapping[bytes, bytes], unpushed: Mapping[bytes, bytes]) -> tuple[Any, ...]:
+def push_command(
+    shard: ShardRef, usage: Mapping[bytes, bytes], unpushed: Mapping[bytes, bytes]
+) -> tuple[Any, ...]:
     """`kvcm_push` of one reading of the shard."""
     sizes: dict[str, int] = {}
     blocks: dict[str, int] = {}

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 import structlog
 from redis.exceptions import RedisError
 
-from kvcm_platform.index import heartbeat
+from kvcm_platform.index import heartbeat, keyspace
 from kvcm_platform.index.connection import Connection
 from kvcm_platform.index.facts import FactsBuffer
 from kvcm_platform.index.redis_index import RedisIndex
@@ -57,7 +57,7 @@ class Background:
         await self._flush_facts()
         await self._index.recency.flush()
         field = heartbeat.command("metadata", self._node_id)[2]
-        await self._connection.call("HDEL", heartbeat.keyspace.PROCESSES, field)
+        await self._connection.call("HDEL", keyspace.PROCESSES, field)
 
     async def _flush_facts(self) -> None:
         await self._connection.pipeline(self._facts.take())

@@ -11,7 +11,7 @@ from .access import Caller
 
 ADMIN_SERVICE = "kv_cache_manager.proto.admin.AdminService"
 CALL_SECONDS = 10.0
-INTERNAL_TOKEN_KEY = "x-kvcm-internal"
+INTERNAL_KEY = "x-kvcm-internal"
 FORWARDED_FOR_KEY = "x-kvcm-forwarded-for"
 _BY_WIRE = {forms.wire: code for code, forms in reversed(CODES.items())}
 
@@ -43,7 +43,7 @@ class ControlLink:
         """Raises the DomainError that control answered with."""
         try:
             answer = await self._register(
-                request, timeout=CALL_SECONDS, metadata=((INTERNAL_TOKEN_KEY, self._internal_token),)
+                request, timeout=CALL_SECONDS, metadata=((INTERNAL_KEY, self._internal_token),)
             )
         except grpc.aio.AioRpcError as error:
             raise DomainError(
@@ -55,7 +55,7 @@ class ControlLink:
 
     async def forward(self, method: str, request: bytes, caller: Caller, timeout: float | None) -> bytes:
         """Passes an AdminService call on as it is. Raises grpc.aio.AioRpcError as control sent it."""
-        metadata = [(INTERNAL_TOKEN_KEY, self._internal_token), (FORWARDED_FOR_KEY, caller.address)]
+        metadata = [(INTERNAL_KEY, self._internal_token), (FORWARDED_FOR_KEY, caller.address)]
         if caller.authorization:
             metadata.append(("authorization", caller.authorization))
         call = self._channel.unary_unary(method)

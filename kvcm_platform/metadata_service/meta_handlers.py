@@ -77,7 +77,9 @@ class MetaHandlers:
     def _table(self) -> list[Rpc]:
         return [
             Rpc("RegisterInstance", pb.RegisterInstanceRequest, pb.RegisterInstanceResponse, self._register),
-            Rpc("GetInstanceInfo", pb.GetInstanceInfoRequest, pb.GetInstanceInfoResponse, self._instance_info),
+            Rpc(
+                "GetInstanceInfo", pb.GetInstanceInfoRequest, pb.GetInstanceInfoResponse, self._instance_info
+            ),
             Rpc("GetCacheMeta", pb.GetCacheMetaRequest, pb.GetCacheMetaResponse, self._cache_meta),
             Rpc("GetCacheLocation", pb.GetCacheLocationRequest, pb.GetCacheLocationResponse, self._location),
             Rpc(
@@ -97,7 +99,12 @@ class MetaHandlers:
                 pb.GetCacheLocationsByBackendResponse,
                 self._unsupported,
             ),
-            Rpc("GetHostCacheState", pb.GetHostCacheStateRequest, pb.GetHostCacheStateResponse, self._unsupported),
+            Rpc(
+                "GetHostCacheState",
+                pb.GetHostCacheStateRequest,
+                pb.GetHostCacheStateResponse,
+                self._unsupported,
+            ),
             Rpc("ReportEvent", pb.ReportEventRequest, pb.ReportEventResponse, self._unsupported),
         ]
 
@@ -117,20 +124,26 @@ class MetaHandlers:
         seconds = time.perf_counter() - begun
         self._facts.rpc(rpc.name, seconds, failed is not None)
         if failed is not None:
-            log.info("call refused", rpc=rpc.name, request_id=request_id, code=failed.code, reason=failed.message)
+            log.info(
+                "call refused", rpc=rpc.name, request_id=request_id, code=failed.code, reason=failed.message
+            )
             if failed.forms.grpc != "OK":
                 raise failed
             answer = rpc.response(header=mapping.header(request_id, failed)).SerializeToString()
         if request.trace_id.endswith(SPAN_SUFFIX):
             spans = {"name": rpc.name, "duration_us": round(seconds * 1e6), "children": []}
             # A repeated sub-message is merged by every parser: this adds one member to the header.
-            answer += rpc.response(header=pb.CommonResponseHeader(tracer_result=json.dumps(spans))).SerializeToString()
+            answer += rpc.response(
+                header=pb.CommonResponseHeader(tracer_result=json.dumps(spans))
+            ).SerializeToString()
         return answer
 
     async def _register(self, request: pb.RegisterInstanceRequest, request_id: str) -> bytes:
         known = await self._mirror.instance(request.instance_id)
         if known is None or known.identity() != mapping.registration_identity(request):
-            await self._control.register(admin_pb.RegisterInstanceRequest.FromString(request.SerializeToString()))
+            await self._control.register(
+                admin_pb.RegisterInstanceRequest.FromString(request.SerializeToString())
+            )
             await self._mirror.refresh()
             known = await self._service.instance(request.instance_id)
         registry = self._mirror.current
@@ -221,4 +234,6 @@ class MetaHandlers:
         return answer.SerializeToString()
 
     async def _unsupported(self, request: Any, request_id: str) -> bytes:
-        raise DomainError(Code.UNSUPPORTED, f"{type(request).__name__.removesuffix('Request')} is not supported")
+        raise DomainError(
+            Code.UNSUPPORTED, f"{type(request).__name__.removesuffix('Request')} is not supported"
+        )

@@ -89,7 +89,9 @@ async def test_start_dies(plane, empty_valkey, monkeypatch, name, call, after):
     assert len((await plane.write(KEYS)).locations) == len(KEYS)
 
 
-@pytest.mark.parametrize(("name", "call"), [("kvcm_finish", 1), ("kvcm_finish_next", 1), ("kvcm_finish_next", 2)])
+@pytest.mark.parametrize(
+    ("name", "call"), [("kvcm_finish", 1), ("kvcm_finish_next", 1), ("kvcm_finish_next", 2)]
+)
 async def test_finish_dies_after_it_was_accepted(plane, empty_valkey, monkeypatch, name, call):
     """The stored mask decides: a finishing session is completed, not failed."""
     async with data_plane(empty_valkey.url, plane.client) as doomed:
@@ -137,7 +139,9 @@ async def test_pushes_may_be_repeated_and_come_late(plane):
     await plane.finish(started, 5)
     for _ in range(3):
         await usage.push(plane.index.connection, shard)
-    await plane.index.connection.call(*usage.push_command(shard, usage.as_dict(old[0]), usage.as_dict(old[1])))
+    await plane.index.connection.call(
+        *usage.push_command(shard, usage.as_dict(old[0]), usage.as_dict(old[1]))
+    )
     totals = plane.client.hgetall(GROUP)
     assert (int(totals[b"u"]), int(totals[b"p"]), int(totals[b"r"])) == (10 * 1024, 5 * 1024, 0)
 
@@ -215,7 +219,9 @@ async def test_an_older_generation_changes_nothing(plane, empty_valkey):
         old = stale.index.connection.generation
         assert old < 7
         with pytest.raises(Exception, match="generation"):
-            await stale.index.connection.call("FCALL", "kvcm_remove", 1, BASE, old, "all", 0, 0, 0, b"\0" * 7 + b"\1")
+            await stale.index.connection.call(
+                "FCALL", "kvcm_remove", 1, BASE, old, "all", 0, 0, 0, b"\0" * 7 + b"\1"
+            )
         # The refused process has learned the new number; the index's own calls repeat themselves.
         assert (await stale.index.remove(shard, [1], 0)).locations == 1
 
@@ -255,7 +261,7 @@ async def test_reads_keep_runs_young(plane):
     await plane.write(KEYS[:64])
     runs = plane.client.zrange(keyspace.recency(BASE), 0, -1, withscores=True)
     assert len(runs) == 4
-    old = {name: score for name, score in runs}
+    old = dict(runs)
     await asyncio.sleep(0.01)
     assert len(await plane.match(KEYS[:40], mask=16)) == 24
     await plane.index.recency.flush()
@@ -277,10 +283,15 @@ async def test_every_change_is_on_the_event_stream_with_its_epoch(plane):
     await plane.finish(started, 2)
     await plane.index.remove(plane.mirror.current.instances["model-a"], [1], 0)
     events = [fields for _, fields in plane.client.xrange(keyspace.events(BASE))]
-    keys = {kind: b"".join(key.to_bytes(8) for key in numbers) for kind, numbers in
-            {"serve": [1, 2], "fail": [3], "remove": [1]}.items()}
+    keys = {
+        kind: b"".join(key.to_bytes(8) for key in numbers)
+        for kind, numbers in {"serve": [1, 2], "fail": [3], "remove": [1]}.items()
+    }
     assert [(event[b"t"], event[b"k"]) for event in events[-1:]] == [(b"drop", keys["remove"])]
-    assert {(event[b"t"], event[b"k"]) for event in events[:-1]} == {(b"serve", keys["serve"]), (b"drop", keys["fail"])}
+    assert {(event[b"t"], event[b"k"]) for event in events[:-1]} == {
+        (b"serve", keys["serve"]),
+        (b"drop", keys["fail"]),
+    }
     assert [int(event[b"e"]) for event in events] == [1, 2, 3]
     assert int(plane.client.hget(BASE, "epoch")) == 3
 

@@ -100,7 +100,7 @@ class Program:
     async def trim(self) -> None:
         if self.random.random() < 0.2:
             await self.plane.service.trim_cache("model-a", 1, 0, 0)
-            self.model.blocks = {key: ("deleting", None) for key in self.model.blocks}
+            self.model.blocks = dict.fromkeys(self.model.blocks, ("deleting", None))
 
     async def free(self) -> None:
         for member in self.plane.client.zrange(keyspace.pending_due(BASE), 0, -1):
@@ -117,7 +117,9 @@ class Program:
         assert [bool(location.uri) for location in batch] == [self.model.serving(key) for key in keys]
 
     async def step(self) -> None:
-        actions = [self.start] * 4 + [self.finish] * 4 + [self.match] * 3 + [self.remove, self.trim, self.free]
+        actions = (
+            [self.start] * 4 + [self.finish] * 4 + [self.match] * 3 + [self.remove, self.trim, self.free]
+        )
         await self.random.choice(actions)()
 
     async def check(self) -> None:

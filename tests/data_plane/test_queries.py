@@ -73,14 +73,18 @@ async def test_window_size_outside_the_keys_is_refused(plane, uris, size):
     assert len(await plane.match(KEYS, PREFIX, sw_size=-1)) == 2
 
 
-@pytest.mark.parametrize(("query", "code"), [(0, Code.INVALID_ARGUMENT), (9, Code.INVALID_ARGUMENT), (4, Code.UNSUPPORTED)])
+@pytest.mark.parametrize(
+    ("query", "code"), [(0, Code.INVALID_ARGUMENT), (9, Code.INVALID_ARGUMENT), (4, Code.UNSUPPORTED)]
+)
 async def test_unknown_query_types(plane, query, code):
     with pytest.raises(DomainError) as caught:
         await plane.match(KEYS, query)
     assert caught.value.code is code
 
 
-@pytest.mark.parametrize(("query", "sw_size", "length"), [(PREFIX, 0, 2), (BATCH, 0, 4), (WINDOW, 2, 5), (WINDOW, 3, 0)])
+@pytest.mark.parametrize(
+    ("query", "sw_size", "length"), [(PREFIX, 0, 2), (BATCH, 0, 4), (WINDOW, 2, 5), (WINDOW, 3, 0)]
+)
 async def test_location_len(plane, uris, query, sw_size, length):
     assert await plane.service.get_cache_location_len("model-a", query, Blocks(KEYS, ()), sw_size) == length
 
@@ -114,7 +118,9 @@ async def test_unknown_or_empty_instance(plane):
 
 
 async def test_too_many_keys_are_refused_before_any_work(plane):
-    small = MetadataService(plane.index, WireRecords(), plane.mirror, plane.facts, Limits(max_keys=3, max_tokens=3))
+    small = MetadataService(
+        plane.index, WireRecords(), plane.mirror, plane.facts, Limits(max_keys=3, max_tokens=3)
+    )
     for blocks, field in ((Blocks([1] * 4, ()), "block_keys"), (Blocks((), [1] * 4), "token_ids")):
         with pytest.raises(DomainError) as caught:
             await small.get_cache_location("model-a", PREFIX, blocks, None, 0, ())
@@ -134,7 +140,9 @@ async def test_spec_filter_keeps_spec_size(plane, tmp_path):
 
 
 async def test_an_unserved_storage_hides_its_blocks_until_it_is_back(plane, uris, tmp_path):
-    plane.publish(2, storage(tmp_path / "nfs", is_enabled=False), storage("/tmp/other/", name="nfs_02", number=2))
+    plane.publish(
+        2, storage(tmp_path / "nfs", is_enabled=False), storage("/tmp/other/", name="nfs_02", number=2)
+    )
     plane.publish(3, group(storage_candidates=("nfs_01", "nfs_02"), version=2))
     await plane.mirror.refresh()
     assert await answer(plane, uris, PREFIX) == []

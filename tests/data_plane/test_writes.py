@@ -157,7 +157,9 @@ async def wait_until(plane: DataPlane, at_ms: float) -> None:
 async def test_write_timeout_is_clamped(plane, asked, seconds):
     before = plane.index.now_ms()
     started = await plane.start(KEYS, timeout=asked)
-    deadline = plane.client.zscore(keyspace.session_deadlines(keyspace.instance(0xABC, 0)), started.session_id)
+    deadline = plane.client.zscore(
+        keyspace.session_deadlines(keyspace.instance(0xABC, 0)), started.session_id
+    )
     assert 0 <= deadline - before - seconds * 1000 < 1000
 
 
@@ -165,7 +167,9 @@ async def test_nothing_to_write_has_a_short_timeout(plane):
     await plane.write(KEYS)
     before = plane.index.now_ms()
     started = await plane.start(KEYS, timeout=0)
-    deadline = plane.client.zscore(keyspace.session_deadlines(keyspace.instance(0xABC, 0)), started.session_id)
+    deadline = plane.client.zscore(
+        keyspace.session_deadlines(keyspace.instance(0xABC, 0)), started.session_id
+    )
     assert 0 <= deadline - before - 10_000 < 1000
 
 
@@ -220,7 +224,9 @@ async def test_max_key_count_refuses_and_gives_everything_back(plane):
 
 async def test_spec_groups_choose_what_a_block_has(plane):
     layers = [("full", 100), ("linear", 50)]
-    plane.publish(2, instance("hybrid", 0xDEF, specs=layers, groups=[("both", ["full", "linear"]), ("some", ["full"])]))
+    plane.publish(
+        2, instance("hybrid", 0xDEF, specs=layers, groups=[("both", ["full", "linear"]), ("some", ["full"])])
+    )
     await plane.mirror.refresh()
     started = await plane.start([1, 2, 3], "hybrid", groups=["some", "both", "some"])
     specs = [[name for name, _ in found(wire).specs] for wire in started.locations]
@@ -229,7 +235,9 @@ async def test_spec_groups_choose_what_a_block_has(plane):
     count = await plane.recount()
     assert count.used == count.recounted == 100 + 150 + 100
     for names in (["some"], ["some", "none", "some"]):
-        await refused(plane.start([1, 2, 3], "hybrid", groups=names), Code.INVALID_ARGUMENT, "location_spec_group_names")
+        await refused(
+            plane.start([1, 2, 3], "hybrid", groups=names), Code.INVALID_ARGUMENT, "location_spec_group_names"
+        )
 
 
 async def test_sessions_are_limited(plane, empty_valkey):

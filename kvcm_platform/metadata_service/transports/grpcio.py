@@ -24,7 +24,7 @@ META_SERVICE = pb.DESCRIPTOR.services_by_name["MetaService"].full_name
 
 
 def server_options(max_message_bytes: int) -> list[tuple[str, int]]:
-    """Existing C++ clients ping every 10 s without calls; they must never get too_many_pings (WIRE.md 8.5)."""
+    """Existing C++ clients ping every 10 s without calls; never answer too_many_pings (WIRE.md 8.5)."""
     return [
         ("grpc.max_receive_message_length", max_message_bytes),
         ("grpc.max_send_message_length", max_message_bytes),
@@ -89,5 +89,3 @@ async def build_server(
         await health.set(name, health_pb2.HealthCheckResponse.SERVING)
     reflection.enable_server_reflection((*names, reflection.SERVICE_NAME), server)
     return server
-
-

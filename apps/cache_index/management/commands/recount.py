@@ -25,7 +25,9 @@ class Command(BaseCommand):
         try:
             groups = asyncio.run(index_recount(settings.KVCM_REDIS_URL, repair=options["repair"]))
         except StillChanging as error:
-            raise CommandError(f"instance {error} changes while it is counted; stop its traffic", returncode=2) from error
+            raise CommandError(
+                f"instance {error} changes while it is counted; stop its traffic", returncode=2
+            ) from error
         except RedisError as error:
             raise CommandError(f"the index cannot be reached: {error}", returncode=2) from error
         for group in groups:
@@ -42,6 +44,8 @@ class Command(BaseCommand):
                 verdict = "DRIFT" if group.has_drift else "ok"
                 self.stdout.write(f"{group.name}: used {group.used}, counted {group.recounted}: {verdict}")
                 for where, amounts in group.drift.items():
-                    self.stdout.write(f"  {where}: {amounts['bytes']:+d} bytes, {amounts['blocks']:+d} blocks")
+                    self.stdout.write(
+                        f"  {where}: {amounts['bytes']:+d} bytes, {amounts['blocks']:+d} blocks"
+                    )
         if any(group.has_drift for group in groups):
             raise SystemExit(1)
