@@ -16,7 +16,13 @@ def post(process, path: str, body: object, headers: dict[str, str] | None = None
     response = connection.getresponse()
     text = response.read()
     connection.close()
-    return response.status, response.getheader("Content-Type"), json.loads(text) if response.getheader("Content-Type") == "application/json" or text == b"{}" else None
+    return (
+        response.status,
+        response.getheader("Content-Type"),
+        json.loads(text)
+        if response.getheader("Content-Type") == "application/json" or text == b"{}"
+        else None,
+    )
 
 
 def test_defaults_int64_and_empty_lists_are_printed(process):
@@ -29,7 +35,9 @@ def test_defaults_int64_and_empty_lists_are_printed(process):
     assert info["model_deployment"]["use_mla"] is False
     assert info["model_deployment"]["lora_name"] == ""
     assert info["default_query_type"] == "QT_UNSPECIFIED"
-    _, _, body = post(process, "getCacheLocation", {"instance_id": "model-a", "query_type": 2, "block_keys": [987654]})
+    _, _, body = post(
+        process, "getCacheLocation", {"instance_id": "model-a", "query_type": 2, "block_keys": [987654]}
+    )
     assert body["locations"] == []
 
 
@@ -45,9 +53,10 @@ def test_both_spellings_numbers_as_strings_and_unknown_members(process, request_
     status, _, body = post(process, "getCacheLocation", request_body)
     assert status == 200
     assert body["header"]["status"]["code"] == "OK"
-    assert body["locations"] == [
-        {"type": "ST_UNSPECIFIED", "spec_size": 1, "location_specs": [{"name": "tp0", "uri": ""}]}
-    ] * 2
+    assert (
+        body["locations"]
+        == [{"type": "ST_UNSPECIFIED", "spec_size": 1, "location_specs": [{"name": "tp0", "uri": ""}]}] * 2
+    )
 
 
 @pytest.mark.parametrize("body", [b"{bad", b"", b"[]", b'"x"', b"\xff\xfe", b'{"block_keys": ["x"]}'])
@@ -56,7 +65,9 @@ def test_bad_json_is_400_and_an_empty_object(process, body):
 
 
 def test_an_unknown_enum_name_counts_as_absent(process):
-    _, _, body = post(process, "getCacheLocation", {"instance_id": "model-a", "query_type": "QT_NEW", "block_keys": [1]})
+    _, _, body = post(
+        process, "getCacheLocation", {"instance_id": "model-a", "query_type": "QT_NEW", "block_keys": [1]}
+    )
     assert body["header"]["status"]["code"] == "INVALID_ARGUMENT"
     assert "query_type" in body["header"]["status"]["message"]
 
@@ -64,30 +75,47 @@ def test_an_unknown_enum_name_counts_as_absent(process):
 def test_write_cycle_of_the_vllm_connector(process):
     """Token ids only, the answer's mask tested by presence, and a Finish whose inner member is unknown."""
     tokens = list(range(1000, 1010))  # two full blocks of four and a tail
-    request = {"trace_id": "r_1", "instance_id": "model-a", "block_keys": [], "token_ids": tokens, "write_timeout_seconds": 30}
+    request = {
+        "trace_id": "r_1",
+        "instance_id": "model-a",
+        "block_keys": [],
+        "token_ids": tokens,
+        "write_timeout_seconds": 30,
+    }
     _, _, started = post(process, "startWriteCache", request)
     assert started["header"]["status"]["code"] == "OK"
     assert started["block_mask"] == {"offset": 0}
     assert len(started["locations"]) == 2
     finish = {"instance_id": "model-a", "write_session_id": started["write_session_id"]}
-    _, _, done = post(process, "finishWriteCache", {**finish, "success_blocks": {"bool_masks": {"values": [True, True]}}})
+    _, _, done = post(
+        process, "finishWriteCache", {**finish, "success_blocks": {"bool_masks": {"values": [True, True]}}}
+    )
     assert done["header"]["status"]["code"] == "OK"
     _, _, match = post(
         process,
         "getCacheLocation",
-        {"instance_id": "model-a", "query_type": "QT_PREFIX_MATCH", "token_ids": tokens, "block_mask": {"offset": 1}},
+        {
+            "instance_id": "model-a",
+            "query_type": "QT_PREFIX_MATCH",
+            "token_ids": tokens,
+            "block_mask": {"offset": 1},
+        },
     )
     assert match["locations"] == started["locations"][1:]
     _, _, again = post(process, "startWriteCache", request)
     assert (again["block_mask"], again["locations"]) == ({"offset": 2}, [])
     finish = {"instance_id": "model-a", "write_session_id": again["write_session_id"]}
-    _, _, done = post(process, "finishWriteCache", {**finish, "success_blocks": {"bool_masks": {"offset": 0}}})
+    _, _, done = post(
+        process, "finishWriteCache", {**finish, "success_blocks": {"bool_masks": {"offset": 0}}}
+    )
     assert done["header"]["status"]["code"] == "OK"
 
 
 def test_bool_masks_in_the_answer(process):
     _, _, first = post(process, "startWriteCache", {"instance_id": "model-a", "block_keys": [700002]})
-    _, _, second = post(process, "startWriteCache", {"instance_id": "model-a", "block_keys": [700001, 700002]})
+    _, _, second = post(
+        process, "startWriteCache", {"instance_id": "model-a", "block_keys": [700001, 700002]}
+    )
     assert second["block_mask"] == {"bool_masks": {"values": [False, True]}}
     assert "offset" not in second["block_mask"]
     assert first["block_mask"] == {"offset": 0}
@@ -117,8 +145,12 @@ def test_cluster_info_for_readiness_polls(process):
 
 def test_large_bodies_are_refused_and_large_ones_below_the_limit_work(process):
     keys = [str(key) for key in range(10**12, 10**12 + 60_000)]
-    status, _, body = post(process, "getCacheLocation", {"instance_id": "model-a", "query_type": 2, "block_keys": keys})
+    status, _, body = post(
+        process, "getCacheLocation", {"instance_id": "model-a", "query_type": 2, "block_keys": keys}
+    )
     assert (status, body["locations"]) == (200, [])
     too_many = [str(key) for key in range(70_000)]
-    status, _, _ = post(process, "getCacheLocation", {"instance_id": "model-a", "query_type": 2, "block_keys": too_many})
+    status, _, _ = post(
+        process, "getCacheLocation", {"instance_id": "model-a", "query_type": 2, "block_keys": too_many}
+    )
     assert status == 413

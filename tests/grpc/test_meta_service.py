@@ -43,7 +43,11 @@ def finish(stub, session_id, mask=None, instance_id="model-a"):
 
 def locate(stub, keys, query=pb.QT_PREFIX_MATCH, **options):
     request = pb.GetCacheLocationRequest(
-        trace_id="t", instance_id=options.pop("instance_id", "model-a"), query_type=query, block_keys=keys, **options
+        trace_id="t",
+        instance_id=options.pop("instance_id", "model-a"),
+        query_type=query,
+        block_keys=keys,
+        **options,
     )
     return stub.GetCacheLocation(request, timeout=SECONDS)
 
@@ -105,10 +109,22 @@ def test_span_tracer_on_demand(stub):
         (lambda s, k: locate(s, k, pb.QT_UNSPECIFIED), "INVALID_ARGUMENT", "query_type"),
         (lambda s, k: locate(s, k, 77), "INVALID_ARGUMENT", "query_type"),
         (lambda s, k: locate(s, k, pb.QT_PREFIX_MATCH_WITH_MAMBA), "UNSUPPORTED", "MAMBA"),
-        (lambda s, k: locate(s, k, block_mask=pb.BlockMask(offset=-1)), "INVALID_ARGUMENT", "block_mask.offset"),
+        (
+            lambda s, k: locate(s, k, block_mask=pb.BlockMask(offset=-1)),
+            "INVALID_ARGUMENT",
+            "block_mask.offset",
+        ),
         (lambda s, k: locate(s, k, pb.QT_REVERSE_ROLL_SW_MATCH, sw_size=6), "INVALID_ARGUMENT", "sw_size"),
-        (lambda s, k: start(s, k, location_spec_group_names=["x"]), "INVALID_ARGUMENT", "location_spec_group_names"),
-        (lambda s, k: finish(s, "never", pb.BlockMask(offset=0)), "INTERNAL_ERROR", "write_session_id has been deleted"),
+        (
+            lambda s, k: start(s, k, location_spec_group_names=["x"]),
+            "INVALID_ARGUMENT",
+            "location_spec_group_names",
+        ),
+        (
+            lambda s, k: finish(s, "never", pb.BlockMask(offset=0)),
+            "INTERNAL_ERROR",
+            "write_session_id has been deleted",
+        ),
         (lambda s, k: finish(s, start(s, k).write_session_id), "INVALID_ARGUMENT", "success_blocks"),
         (
             lambda s, k: finish(s, start(s, k).write_session_id, pb.BlockMask(offset=5), "two"),
@@ -152,7 +168,10 @@ def test_remove_and_trim(stub, keys):
     trim = pb.TrimCacheRequest(instance_id="model-a", strategy=pb.TS_REMOVE_ALL_CACHE)
     assert code(stub.TrimCache(trim, timeout=SECONDS)) == "OK"
     assert len(locate(stub, keys).locations) == 0
-    assert code(stub.TrimCache(pb.TrimCacheRequest(instance_id="model-a"), timeout=SECONDS)) == "INVALID_ARGUMENT"
+    assert (
+        code(stub.TrimCache(pb.TrimCacheRequest(instance_id="model-a"), timeout=SECONDS))
+        == "INVALID_ARGUMENT"
+    )
 
 
 def test_identical_registration_is_answered_without_control(stub):
@@ -161,7 +180,10 @@ def test_identical_registration_is_answered_without_control(stub):
         instance_group="ignored",
         instance_id="two",
         block_size=4,
-        location_spec_infos=[pb.LocationSpecInfo(name="tp0", size=64), pb.LocationSpecInfo(name="tp1", size=64)],
+        location_spec_infos=[
+            pb.LocationSpecInfo(name="tp0", size=64),
+            pb.LocationSpecInfo(name="tp1", size=64),
+        ],
         location_spec_groups=[pb.LocationSpecGroup(name="some", spec_names=["tp0"])],
         model_deployment=pb.ModelDeployment(model_name="model", dtype="fp8", user_data="differs"),
     )
@@ -227,7 +249,10 @@ def test_clients_that_ping_without_calls_are_not_sent_away(process, keys):
 def test_limits_refuse_with_resource_exhausted(server, tmp_path):
     valkey = server[1]
     variables = {"KVCM_MAX_KEYS": "10", "KVCM_MAX_TOKENS": "100", "KVCM_MAX_MESSAGE_MB": "1"}
-    with metadata_process(valkey.url, tmp_path, **variables) as small, grpc.insecure_channel(small.rpc) as channel:
+    with (
+        metadata_process(valkey.url, tmp_path, **variables) as small,
+        grpc.insecure_channel(small.rpc) as channel,
+    ):
         stub = pb_grpc.MetaServiceStub(channel)
         for request in (
             pb.GetCacheLocationRequest(instance_id="model-a", query_type=2, block_keys=range(1, 12)),
@@ -267,7 +292,8 @@ def test_two_processes_share_the_ports_and_the_truth(server, tmp_path, keys):
         ports = {"KVCM_META_RPC_PORT": str(first.rpc_port), "KVCM_META_HTTP_PORT": str(first.http_port)}
         with metadata_process(valkey.url, tmp_path, **ports):
             channels = [
-                grpc.insecure_channel(first.rpc, options=[("grpc.use_local_subchannel_pool", 1)]) for _ in range(8)
+                grpc.insecure_channel(first.rpc, options=[("grpc.use_local_subchannel_pool", 1)])
+                for _ in range(8)
             ]
             stubs = [pb_grpc.MetaServiceStub(channel) for channel in channels]
             for index, one in enumerate(stubs):

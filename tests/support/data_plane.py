@@ -131,7 +131,9 @@ class DataPlane:
         names: Sequence[str] = (),
         instance_id: str = "model-a",
     ) -> list[Found]:
-        wires = await self.service.get_cache_location(instance_id, query, Blocks(keys, ()), mask, sw_size, names)
+        wires = await self.service.get_cache_location(
+            instance_id, query, Blocks(keys, ()), mask, sw_size, names
+        )
         return [found(wire) for wire in wires]
 
     async def statuses(self, keys: Sequence[int], instance_id: str = "model-a") -> list[str]:

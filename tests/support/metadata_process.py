@@ -43,7 +43,9 @@ def metadata_process(redis_url: str, data_dir: Path, **variables: str) -> Iterat
         "KVCM_LOG_LEVEL": "WARNING",
         **ports,
     }
-    process = subprocess.Popen([sys.executable, "-m", "kvcm_platform.metadata_service"], env=environ, cwd=ROOT)
+    process = subprocess.Popen(
+        [sys.executable, "-m", "kvcm_platform.metadata_service"], env=environ, cwd=ROOT
+    )
     try:
         with grpc.insecure_channel(f"127.0.0.1:{ports['KVCM_META_RPC_PORT']}") as channel:
             grpc.channel_ready_future(channel).result(timeout=30)

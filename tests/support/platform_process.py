@@ -48,7 +48,9 @@ class PlatformProcess:
     def __init__(self, command: Sequence[str], data_dir: Path, **variables: str) -> None:
         self.data_dir = data_dir
         ports = dict(zip(PORT_VARIABLES, free_ports(len(PORT_VARIABLES)), strict=True))
-        clean = {name: value for name, value in os.environ.items() if not name.startswith(("KVCM_", "DJANGO_"))}
+        clean = {
+            name: value for name, value in os.environ.items() if not name.startswith(("KVCM_", "DJANGO_"))
+        }
         self.environment = {
             **clean,
             "KVCM_DATA_DIR": str(data_dir),

@@ -52,7 +52,16 @@ def _start(directory: Path) -> subprocess.Popen[bytes]:
         [
             str(server_binary()),
             *("--port", "0", "--unixsocket", str(directory / "v.sock"), "--dir", str(directory)),
-            *("--appendonly", "yes", "--appendfsync", "everysec", "--save", "", "--maxmemory-policy", "noeviction"),
+            *(
+                "--appendonly",
+                "yes",
+                "--appendfsync",
+                "everysec",
+                "--save",
+                "",
+                "--maxmemory-policy",
+                "noeviction",
+            ),
         ],
         stdout=subprocess.DEVNULL,
     )

@@ -57,12 +57,16 @@ def test_specs_of_different_sizes_are_allocated_one_by_one():
 def test_3fs_lies_under_mountpoint_and_root_dir():
     spec = {"mountpoint": "/3fs/", "root_dir": "/cache/", "key_count_per_file": 1}
     hf3fs = StorageEntry("hot", 2, StorageType.HF3FS, spec)
-    assert build_uris(hf3fs, "m", [TP0], [16], "k3y5id00") == [["hf3fs://hot/3fs/cache/m/tp0/10.k3y5id00?size=1024"]]
+    assert build_uris(hf3fs, "m", [TP0], [16], "k3y5id00") == [
+        ["hf3fs://hot/3fs/cache/m/tp0/10.k3y5id00?size=1024"]
+    ]
 
 
 def test_mooncake_carries_its_key_as_a_parameter():
     store = StorageEntry("mc", 3, StorageType.MOONCAKE, {})
-    assert build_uris(store, "m", [TP0], [16], "k3y5id00") == [["mooncake://mc/?key=m/tp0/10.k3y5id00&size=1024"]]
+    assert build_uris(store, "m", [TP0], [16], "k3y5id00") == [
+        ["mooncake://mc/?key=m/tp0/10.k3y5id00&size=1024"]
+    ]
 
 
 def test_a_client_reads_back_what_was_built():
@@ -71,7 +75,9 @@ def test_a_client_reads_back_what_was_built():
     assert (uri.slot, uri.size, uri.offset) == (3, 1024, 3072)
 
 
-@pytest.mark.parametrize("text", ["", "file:/x", "://x", "file:///x?size=1", "file://s/x?size=-1", "file://s/x?size=a"])
+@pytest.mark.parametrize(
+    "text", ["", "file:/x", "://x", "file:///x?size=1", "file://s/x?size=-1", "file://s/x?size=a"]
+)
 def test_what_is_no_data_uri_is_refused(text):
     with pytest.raises(ValueError, match="data URI|numbers"):
         parse_uri(text)

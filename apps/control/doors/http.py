@@ -10,7 +10,7 @@ from starlette.routing import Route
 from apps.control.access import Caller
 from apps.control.calls.call import Rpc
 from apps.control.dispatcher import RPCS, Dispatcher
-from kvcm_platform.metadata_service.control_link import FORWARDED_FOR_KEY, INTERNAL_TOKEN_KEY
+from kvcm_platform.metadata_service.control_link import FORWARDED_FOR_KEY, INTERNAL_KEY
 from kvcm_platform.metadata_service.transports.http import json_endpoint
 
 
@@ -18,7 +18,7 @@ def _caller(request: Request) -> Caller:
     return Caller(
         address=request.client.host if request.client else "",
         authorization=request.headers.get("authorization", ""),
-        internal_token=request.headers.get(INTERNAL_TOKEN_KEY, ""),
+        internal_token=request.headers.get(INTERNAL_KEY, ""),
         forwarded_for=request.headers.get(FORWARDED_FOR_KEY, ""),
     )
 

@@ -12,7 +12,7 @@ from apps.control.access import Caller
 from apps.control.calls.call import SERVICE, Rpc
 from apps.control.dispatcher import RPCS, Dispatcher
 from kvcm_platform.core.errors import DomainError
-from kvcm_platform.metadata_service.control_link import FORWARDED_FOR_KEY, INTERNAL_TOKEN_KEY
+from kvcm_platform.metadata_service.control_link import FORWARDED_FOR_KEY, INTERNAL_KEY
 from kvcm_platform.metadata_service.transports import grpcio
 
 
@@ -21,7 +21,7 @@ def _caller(context: grpc.aio.ServicerContext) -> Caller:
     return Caller(
         address=grpcio.caller_of(context).address,
         authorization=str(metadata.get("authorization", "")),
-        internal_token=str(metadata.get(INTERNAL_TOKEN_KEY, "")),
+        internal_token=str(metadata.get(INTERNAL_KEY, "")),
         forwarded_for=str(metadata.get(FORWARDED_FOR_KEY, "")),
     )
 
