@@ -25,10 +25,7 @@ def configuration_table() -> str:
 
 
 def _row(knob: Knob) -> str:
-    if knob.shown_default:
-        default = knob.shown_default
-    else:
-        default = f"`{knob.default}`" if knob.default else "–"
+    default = knob.shown_default or (f"`{knob.default}`" if knob.default else "–")
     cells = (f"`{knob.name}`", default, knob.help)
     return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |\n"
 
