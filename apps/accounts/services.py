@@ -89,13 +89,13 @@ def account_update(*, acting: Actor, username: str, changes: Mapping[str, Any]) 
     user.save()
     _require_some_admin()
     tokens_publish_on_commit(user=user)
-    after = {**_state(user), "password": "changed" if "password" in changes else "kept"}
+    after = {**_state(user), "is_password_changed": "password" in changes}
     audit_record(
         acting=acting,
         action="account.update",
         kind="account",
         name=username,
-        before={**before, "password": "kept"},
+        before={**before, "is_password_changed": False},
         after=after,
     )
     return user

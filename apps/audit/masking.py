@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 _CREDENTIALS = re.compile(r"(?<=://)([^/@\s:]*):[^/@\s]+(?=@)")
-_SECRET_NAMES = re.compile(r"password|secret|token$|auth_token", re.IGNORECASE)
+_SECRET_NAMES = re.compile(r"(^|_)(password|secret|token)$", re.IGNORECASE)
 HIDDEN = "••••"
 
 

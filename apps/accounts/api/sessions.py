@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from django.contrib.auth import authenticate, login, logout
+from django.http import HttpRequest, HttpResponse
 from django.middleware.csrf import get_token
 from drf_spectacular.utils import extend_schema
 from rest_framework.permissions import AllowAny
@@ -13,7 +14,13 @@ from rest_framework.views import APIView
 from apps.accounts.api.permissions import AnyAccount
 from apps.accounts.api.serializers import LoginInput, SessionOutput, ThemeInput
 from apps.accounts.services import theme_set
+from apps.common.api.errors import json_response
 from kvcm_platform.core.errors import Code, DomainError
+
+
+def locked_out(request: HttpRequest, *_: object) -> HttpResponse:
+    """What django-axes answers in the place of a login that came after too many failures."""
+    return json_response(Code.TOO_MANY, "too many failed attempts; try again in 15 minutes", request)
 
 
 def _session(request: Request) -> Response:
@@ -41,8 +48,6 @@ class LoginView(APIView):
         data = LoginInput(data=request.data)
         data.is_valid(raise_exception=True)
         user = authenticate(request._request, **data.validated_data)
-        if getattr(request._request, "axes_locked_out", False):
-            raise DomainError(Code.TOO_MANY, "too many failed attempts; try again in 15 minutes")
         if user is None:
             raise DomainError(Code.UNAUTHENTICATED, "unknown username or wrong password")
         login(request._request, user)

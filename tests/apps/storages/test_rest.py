@@ -1,0 +1,141 @@
+"""Storages over REST (docs/api.md)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+
+from apps.common.actor import Role
+from tests.apps.conftest import Api
+from tests.factories.objects import make_group, make_storage
+
+pytestmark = pytest.mark.django_db(transaction=True)
+STORAGES = "/api/v1/storages/"
+MEMBERS = {
+    *("name", "number", "type", "spec", "enabled", "draining", "weight", "capacity_bytes"),
+    *("high_watermark_ratio", "low_watermark_ratio", "maintenance_note", "health", "usage", "groups"),
+    *("version", "created_at", "updated_at", "check_storage_available_when_open"),
+}
+
+
+def nfs(root: Path, name: str = "nfs_a", **more: Any) -> dict[str, Any]:
+    return {"name": name, "type": "nfs", "spec": {"root_path": str(root / name)}, **more}
+
+
+def test_from_create_to_delete(api: Api, index: redis.Redis, tmp_path: Path) -> None:
+    client = api(Role.OPERATOR)
+    made = client.post(STORAGES, nfs(tmp_path, capacity_bytes=1 << 40, maintenance_note="new"))
+    assert (made.status_code, set(made.json())) == (201, MEMBERS)
+    assert made.json()["health"]["state"] == "ok"
+    assert made.json()["usage"] == {"used_bytes": 0, "pending_bytes": 0, "blocks": 0}
+    make_group()
+    got = client.get(f"{STORAGES}nfs_a/").json()
+    assert (got["groups"], got["spec"]) == (
+        ["chat"],
+        {"root_path": f"{tmp_path}/nfs_a/", "key_count_per_file": 1},
+    )
+    changed = client.patch(f"{STORAGES}nfs_a/", {"enabled": False, "weight": None, "version": 1}).json()
+    assert (changed["enabled"], changed["version"], changed["maintenance_note"]) == (False, 2, "new")
+    held = client.delete(f"{STORAGES}nfs_a/")
+    assert (held.status_code, held.json()["code"]) == (409, "in_use")
+    assert client.delete(f"{STORAGES}nfs_a/?force=true").status_code == 204
+    assert client.get(f"{STORAGES}nfs_a/").status_code == 404
+
+
+def test_versions(api: Api, tmp_path: Path) -> None:
+    make_storage(tmp_path)
+    client = api(Role.OPERATOR)
+    address = f"{STORAGES}nfs_a/"
+    stale = client.patch(address, {"draining": True, "version": 4})
+    assert (stale.status_code, stale.json()["code"], stale.json()["field"]) == (
+        409,
+        "version_conflict",
+        "version",
+    )
+    assert client.patch(address, {"draining": True}, HTTP_IF_MATCH='"4"').status_code == 409
+    assert client.patch(address, {"draining": True}, HTTP_IF_MATCH='"1"').status_code == 200
+    assert client.patch(address, {"draining": True}, HTTP_IF_MATCH="abc").json()["field"] == "version"
+    assert client.patch(address, {"draining": False}).json()["version"] == 3
+
+
+def test_bad_values(api: Api, tmp_path: Path) -> None:
+    client = api(Role.OPERATOR)
+    for body, field in (
+        ({"name": "x", "type": "nfs"}, "spec"),
+        ({**nfs(tmp_path), "type": "tape"}, "type"),
+        ({**nfs(tmp_path), "name": ""}, "name"),
+        ({**nfs(tmp_path), "spec": {}}, "spec.root_path"),
+        ({**nfs(tmp_path), "weight": -1}, "weight"),
+        ({**nfs(tmp_path), "low_watermark_ratio": 0.9, "high_watermark_ratio": 0.8}, "low_watermark_ratio"),
+    ):
+        answer = client.post(STORAGES, body)
+        assert (answer.status_code, answer.json()["code"], answer.json()["field"]) == (
+            400,
+            "invalid_argument",
+            field,
+        )
+    assert client.put(f"{STORAGES}x/", {}).status_code == 405
+
+
+def test_roles(api: Api, tmp_path: Path) -> None:
+    make_storage(tmp_path)
+    assert api(Role.ENGINE).get(STORAGES).status_code == 403
+    viewer = api(Role.VIEWER)
+    assert viewer.get(STORAGES).status_code == 200
+    denied = viewer.patch(f"{STORAGES}nfs_a/", {"draining": True})
+    assert (denied.status_code, denied.json()["code"]) == (403, "permission_denied")
+    assert "operator" in denied.json()["message"]
+    scoped = api(Role.OPERATOR, groups=["chat"])
+    assert scoped.patch(f"{STORAGES}nfs_a/", {"draining": True}).status_code == 403
+
+
+def test_pages_order_search_and_filters(api: Api, tmp_path: Path) -> None:
+    for name in ("c", "a", "b"):
+        make_storage(tmp_path, name, weight=ord(name))
+    make_storage(tmp_path, "off", is_enabled=False)
+    client = api(Role.VIEWER)
+
+    def names(query: str) -> list[str]:
+        return [row["name"] for row in client.get(STORAGES + query).json()["results"]]
+
+    assert names("") == ["a", "b", "c", "off"]
+    assert names("?ordering=-weight&page_size=2&enabled=true") == ["c", "b"]
+    assert names("?search=of") == ["off"]
+    assert names("?enabled=false") == ["off"]
+    page = client.get(f"{STORAGES}?page=2&page_size=3").json()
+    assert (page["count"], page["next"], len(page["results"])) == (4, None, 1)
+    assert client.get(f"{STORAGES}?page=9").status_code == 404
+    assert client.get(f"{STORAGES}?type=tape").status_code == 400
+
+
+def test_number_of_queries_is_constant(api: Api, index: redis.Redis, tmp_path: Path) -> None:
+    client = api(Role.VIEWER)
+    counts = []
+    for number in range(6):
+        make_storage(tmp_path, f"s{number}")
+        make_group(f"g{number}", storage_candidates=(f"s{number}",))
+        client.get(STORAGES)
+        with CaptureQueriesContext(
+            connection,
+        ) as queries:
+            assert len(client.get(STORAGES).json()["results"]) == number + 1
+        counts.append(len(queries))
+    assert counts == [4] * 6, "token, count, page, groups"
+
+
+def test_usage_is_null_without_redis(api: Api, tmp_path: Path) -> None:
+    make_storage(tmp_path)
+    answer = api(Role.VIEWER).get(f"{STORAGES}nfs_a/")
+    assert (answer.status_code, answer.json()["usage"]) == (200, None)
+
+
+def test_health_changes(api: Api, tmp_path: Path) -> None:
+    make_storage(tmp_path)
+    found = api(Role.VIEWER).get(f"{STORAGES}nfs_a/health-changes/").json()
+    assert [row["is_available"] for row in found["results"]] == [True]
+    assert api(Role.VIEWER).get(f"{STORAGES}nobody/health-changes/").status_code == 404
