@@ -25,6 +25,10 @@ _NUMBER_BITS = 48
 _ATTEMPTS = 3
 
 
+class _RegisteredMeanwhile(Exception):
+    """The instance appeared between the first look and the lock."""
+
+
 @dataclass(frozen=True, slots=True)
 class Registered:
     """The instance as it is registered, and whether this call did it."""
@@ -45,7 +49,7 @@ def instance_register(*, acting: Actor, registration: Registration, shards: int 
     for attempt in range(_ATTEMPTS):
         try:
             return _register(acting=acting, registration=registration, shards=shards)
-        except IntegrityError:
+        except (IntegrityError, _RegisteredMeanwhile):
             # Another process registered the same instance, or drew the same number, in between.
             if attempt == _ATTEMPTS - 1:
                 raise
@@ -83,6 +87,8 @@ def _create(*, acting: Actor, registration: Registration, shards: int) -> tuple[
     group = InstanceGroup.objects.select_for_update().filter(name=name).first()
     if group is None:
         raise invalid("instance_group", f"instance group {name} does not exist")
+    if Instance.objects.filter(instance_id=registration.instance_id).exists():
+        raise _RegisteredMeanwhile
     limit = group.max_instance_count
     if limit and Instance.objects.filter(group=group).count() >= limit:
         raise DomainError(

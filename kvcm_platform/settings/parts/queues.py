@@ -23,6 +23,10 @@ def celery_settings(env: Env) -> dict[str, Any]:
             "visibility_timeout": 900,
             "socket_timeout": 10,
             "socket_connect_timeout": 2,
+            # Who enqueues does not wait for a broker that is down: a schedule repeats the work.
+            "max_retries": 1,
+            "interval_start": 0,
+            "interval_step": 0,
         },
         "result_backend": None,
         "task_ignore_result": True,
