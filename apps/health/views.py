@@ -32,7 +32,10 @@ def ready(request: HttpRequest) -> JsonResponse:
             for component in components
         },
     }
-    return JsonResponse(body, status=503 if missing else 200)
+    response = JsonResponse(body, status=503 if missing else 200)
+    # Django logs each 503 as an error of the server; here it is the answer.
+    response._has_been_logged = True
+    return response
 
 
 @require_safe

@@ -11,6 +11,8 @@ import sys
 import tempfile
 import threading
 import time
+import urllib.error
+import urllib.request
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -40,6 +42,17 @@ def wait_for(condition: object, seconds: float, what: str) -> object:
             return found
         time.sleep(0.02)
     raise AssertionError(f"not within {seconds} s: {what}")
+
+
+def get_status(url: str) -> int | None:
+    """HTTP status of an address; None where nobody answers."""
+    try:
+        with urllib.request.urlopen(url, timeout=5) as answer:
+            return int(answer.status)
+    except urllib.error.HTTPError as error:
+        return error.code
+    except OSError:
+        return None
 
 
 class PlatformProcess:
