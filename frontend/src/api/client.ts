@@ -3,11 +3,7 @@
  * `ApiError` with the platform's stable code, and tells `onUnauthenticated` about each 401.
  */
 
-export interface FieldError {
-  field: string;
-  code: string;
-  message: string;
-}
+import type { ErrorBody, FieldError } from './types';
 
 export class ApiError extends Error {
   readonly status: number;
@@ -111,13 +107,8 @@ async function send(path: string, options: RequestOptions): Promise<Response> {
 async function errorFrom(response: Response): Promise<ApiError> {
   const header = response.headers.get('X-Request-ID');
   try {
-    const body = (await response.json()) as {
-      code?: string;
-      message?: string;
-      field?: string | null;
-      request_id?: string | null;
-      errors?: FieldError[];
-    };
+    // Something before the platform (a proxy) may answer too, in any shape.
+    const body = (await response.json()) as Partial<ErrorBody>;
     return new ApiError({
       status: response.status,
       code: body.code ?? `http_${response.status}`,

@@ -4,7 +4,7 @@ import { keepPreviousData, queryOptions } from '@tanstack/react-query';
 
 import { listQuery, type ListSearch } from '../lib/listSearch';
 import { request } from './client';
-import type { Instance, InstanceGroup, Page, Quota, Reclaim, Storage } from './types';
+import type { GroupChange, Instance, InstanceGroup, Page, Storage, StorageChange } from './types';
 
 const segment = encodeURIComponent;
 
@@ -44,21 +44,8 @@ export const instancesOfGroupQuery = (group: string) =>
       request<Page<Instance>>('instances/', { query: { instance_group: group, page_size: 500 }, signal }),
   });
 
-export interface StorageChange {
-  version: number;
-  enabled?: boolean;
-  draining?: boolean;
-  maintenance_note?: string;
-}
-
 export function storageUpdate(name: string, change: StorageChange): Promise<Storage> {
   return request<Storage>(storagePath(name), { method: 'PATCH', body: change });
-}
-
-export interface GroupChange {
-  version: number;
-  quota?: Partial<Quota>;
-  reclaim?: Partial<Reclaim>;
 }
 
 export function groupUpdate(name: string, change: GroupChange): Promise<InstanceGroup> {

@@ -1,5 +1,5 @@
-import { ActionIcon, Menu, Tooltip } from '@mantine/core';
-import { IconCheck, IconDeviceDesktop, IconMoon, IconSun } from '@tabler/icons-react';
+import { ActionIcon, Menu } from '@mantine/core';
+import { IconDeviceDesktop, IconMoon, IconSun } from '@tabler/icons-react';
 
 import type { ThemeChoice } from '../api/types';
 import { useThemeChoice } from './useTheme';
@@ -16,25 +16,23 @@ export function ThemeMenu() {
   return (
     <Menu position="bottom-end" shadow="md" width={190}>
       <Menu.Target>
-        <Tooltip label="Theme">
-          <ActionIcon aria-label="Theme">
-            <Current size={18} stroke={1.6} />
-          </ActionIcon>
-        </Tooltip>
+        <ActionIcon aria-label="Theme" title="Theme">
+          <Current size={18} stroke={1.6} />
+        </ActionIcon>
       </Menu.Target>
       <Menu.Dropdown>
-        {CHOICES.map(({ value, label, Icon }) => (
-          <Menu.Item
-            key={value}
-            role="menuitemradio"
-            aria-checked={value === choice}
-            leftSection={<Icon size={16} stroke={1.6} />}
-            rightSection={value === choice ? <IconCheck size={14} aria-hidden /> : null}
-            onClick={() => choose(value)}
-          >
-            {label}
-          </Menu.Item>
-        ))}
+        <Menu.RadioGroup value={choice} onChange={(value) => choose(value as ThemeChoice)}>
+          {CHOICES.map(({ value, label, Icon }) => (
+            <Menu.RadioItem
+              key={value}
+              value={value}
+              closeMenuOnClick
+              rightSection={<Icon size={16} stroke={1.6} aria-hidden />}
+            >
+              {label}
+            </Menu.RadioItem>
+          ))}
+        </Menu.RadioGroup>
       </Menu.Dropdown>
     </Menu>
   );

@@ -13,8 +13,8 @@ export function MutationError({ error, children }: { error: Error; children?: Re
       {others.length > 0 && (
         <ul>
           {others.map(({ field, message }) => (
-            <li key={field + message}>
-              {field}: {message}
+            <li key={`${field ?? ''}:${message}`}>
+              {field ? `${field}: ${message}` : message}
             </li>
           ))}
         </ul>

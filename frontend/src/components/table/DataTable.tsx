@@ -40,7 +40,8 @@ interface DataTableProps<Row> {
   search: ListSearch;
   /** The order while the URL names none. */
   defaultSort: string;
-  onSearch: (next: ListSearch) => void;
+  /** `replace` keeps typing out of the browser's history. */
+  onSearch: (next: ListSearch, replace?: boolean) => void;
   filterHint: string;
   /** What the page is for, and the first thing to do; shown while there is nothing at all. */
   empty: ReactNode;
@@ -73,7 +74,7 @@ export function DataTable<Row>(props: DataTableProps<Row>) {
       <TableToolbar
         filterHint={props.filterHint}
         filter={search.q ?? ''}
-        onFilter={(q) => change({ q })}
+        onFilter={(q) => onSearch(changeList(search, { q }), true)}
         updatedAt={query.dataUpdatedAt}
         failedRefresh={query.isError && query.data !== undefined}
         columns={table.getAllLeafColumns()}

@@ -1,6 +1,6 @@
-import { ActionIcon, CloseButton, Menu, TextInput, Tooltip } from '@mantine/core';
+import { ActionIcon, CloseButton, Menu, TextInput } from '@mantine/core';
 import { useDebouncedCallback } from '@mantine/hooks';
-import { IconAdjustmentsHorizontal, IconCheck, IconSearch } from '@tabler/icons-react';
+import { IconAdjustmentsHorizontal, IconSearch } from '@tabler/icons-react';
 import type { Column } from '@tanstack/react-table';
 import { useEffect, useRef, useState, type ReactNode } from 'react';
 
@@ -8,7 +8,7 @@ import { relativeTime } from '../../lib/time';
 import { useNow } from '../../lib/useNow';
 import { POLL_MS } from '../../live/status';
 import classes from './DataTable.module.css';
-import type { TableView } from './useTableView';
+import type { Density, TableView } from './useTableView';
 
 interface TableToolbarProps<Row> {
   filterHint: string;
@@ -56,11 +56,16 @@ function FilterInput({ hint, value, onChange }: { hint: string; value: string; o
       aria-label="Filter"
       placeholder={`${hint}  ( / )`}
       leftSection={<IconSearch size={14} aria-hidden />}
-      rightSection={text && <CloseButton size="xs" aria-label="Clear the filter" onClick={() => type('')} />}
+      rightSection={text && <CloseButton size="xs" aria-label="Clear" onClick={() => type('')} />}
       value={text}
       onChange={(event) => type(event.currentTarget.value)}
+      // A change must not arrive after the reader went on to another page.
+      onBlur={() => send.flush()}
       onKeyDown={(event) => {
-        if (event.key === 'Escape') event.currentTarget.blur();
+        if (event.key !== 'Escape') return;
+        // Leaves the field for the rows; the browser's own Escape would empty it.
+        event.preventDefault();
+        event.currentTarget.blur();
       }}
     />
   );
@@ -79,42 +84,30 @@ function DataAge({ updatedAt, failed }: { updatedAt: number; failed: boolean }) 
 }
 
 function ViewMenu<Row>({ columns, view }: { columns: Column<Row>[]; view: TableView }) {
-  const check = (on: boolean) => (on ? <IconCheck size={14} aria-hidden /> : <span style={{ width: 14 }} />);
   return (
-    <Menu position="bottom-end" shadow="md" closeOnItemClick={false} width={200}>
+    <Menu position="bottom-end" shadow="md" width={200}>
       <Menu.Target>
-        <Tooltip label="Columns and density">
-          <ActionIcon size={28} aria-label="Columns and density">
-            <IconAdjustmentsHorizontal size={17} stroke={1.7} />
-          </ActionIcon>
-        </Tooltip>
+        <ActionIcon size={28} aria-label="Columns and density" title="Columns and density">
+          <IconAdjustmentsHorizontal size={17} stroke={1.7} />
+        </ActionIcon>
       </Menu.Target>
       <Menu.Dropdown>
         <Menu.Label>Columns</Menu.Label>
         {columns.slice(1).map((column) => (
-          <Menu.Item
+          <Menu.CheckboxItem
             key={column.id}
-            role="menuitemcheckbox"
-            aria-checked={column.getIsVisible()}
-            leftSection={check(column.getIsVisible())}
-            onClick={() => view.toggleColumn(column.id, !column.getIsVisible())}
+            checked={column.getIsVisible()}
+            onChange={(visible) => view.toggleColumn(column.id, visible)}
           >
             {typeof column.columnDef.header === 'string' ? column.columnDef.header : column.id}
-          </Menu.Item>
+          </Menu.CheckboxItem>
         ))}
         <Menu.Divider />
         <Menu.Label>Rows</Menu.Label>
-        {(['compact', 'comfortable'] as const).map((density) => (
-          <Menu.Item
-            key={density}
-            role="menuitemradio"
-            aria-checked={view.density === density}
-            leftSection={check(view.density === density)}
-            onClick={() => view.setDensity(density)}
-          >
-            {density === 'compact' ? 'Compact' : 'Comfortable'}
-          </Menu.Item>
-        ))}
+        <Menu.RadioGroup value={view.density} onChange={(value) => view.setDensity(value as Density)}>
+          <Menu.RadioItem value="compact">Compact</Menu.RadioItem>
+          <Menu.RadioItem value="comfortable">Comfortable</Menu.RadioItem>
+        </Menu.RadioGroup>
       </Menu.Dropdown>
     </Menu>
   );

@@ -109,7 +109,7 @@ export function GroupsPage() {
         onOpen={({ name }) => void navigate({ to: '/groups/$name', params: { name } })}
         search={search}
         defaultSort="name"
-        onSearch={(next) => void navigate({ search: next })}
+        onSearch={(next, replace) => void navigate({ search: next, replace: replace ?? false })}
         filterHint="Filter by name or user data"
         actions={<CopyActions path="instance-groups/" query={listQuery(search, 'name')} />}
         empty={

@@ -1,7 +1,7 @@
-import type { GroupUsage, InstanceGroup, Reclaim } from '../../api/types';
+import type { GroupUsage, InstanceGroup } from '../../api/types';
 import { bytes, share } from '../../lib/format';
 
-type Limits = Pick<Reclaim, 'used_ratio' | 'used_bytes' | 'low_watermark_ratio'>;
+type Limits = Pick<InstanceGroup['reclaim'], 'used_ratio' | 'used_bytes' | 'low_watermark_ratio'>;
 
 /** The share of the quota above which reclaim starts: the lower of the two triggers that are set. */
 export function highWatermark(reclaim: Limits, quotaBytes: number): number | null {

@@ -101,7 +101,7 @@ export function InstancesPage() {
         onOpen={({ instance_id: instanceId }) => void navigate({ to: '/instances/$instanceId', params: { instanceId } })}
         search={search}
         defaultSort="instance_id"
-        onSearch={(next) => void navigate({ search: next })}
+        onSearch={(next, replace) => void navigate({ search: next, replace: replace ?? false })}
         filterHint="Filter by id, group or model"
         actions={<CopyActions path="instances/" query={listQuery(search, 'instance_id')} />}
         empty={

@@ -2,8 +2,8 @@ import { TextInput } from '@mantine/core';
 import { useMutation, useQueryClient } from '@tanstack/react-query';
 import { useState } from 'react';
 
-import { storageQuery, storageUpdate, type StorageChange } from '../../api/resources';
-import type { Storage } from '../../api/types';
+import { storageQuery, storageUpdate } from '../../api/resources';
+import type { Storage, StorageChange } from '../../api/types';
 import { ActionButton } from '../../components/actions/ActionButton';
 import { ConfirmDialog } from '../../components/actions/ConfirmDialog';
 import { notifyDone } from '../../components/notify';

@@ -110,7 +110,7 @@ export function StoragesPage() {
         onOpen={({ name }) => void navigate({ to: '/storages/$name', params: { name } })}
         search={search}
         defaultSort="name"
-        onSearch={(next) => void navigate({ search: next })}
+        onSearch={(next, replace) => void navigate({ search: next, replace: replace ?? false })}
         filterHint="Filter by name, type or note"
         actions={<CopyActions path="storages/" query={listQuery(search, 'name')} />}
         empty={
