@@ -92,6 +92,9 @@ class Child:
             stderr=asyncio.subprocess.STDOUT,
             start_new_session=True,
             pass_fds=self.spec.kept_descriptors,
+            user=self.spec.user,
+            group=self.spec.group,
+            extra_groups=None if self.spec.user is None else [],
             preexec_fn=tethered(self.spec.death_signal),
         )
         self._reading = asyncio.create_task(self._read(process))
@@ -125,10 +128,10 @@ class Child:
             self._output.line(rest.decode(errors="replace"))
 
     async def stop(self, seconds: float) -> None:
-        """SIGTERM, then after `seconds` SIGKILL, both to the whole process group."""
+        """The stop signal, then after `seconds` SIGKILL, both to the whole process group."""
         process = self._process
         if process is not None and process.returncode is None:
-            _signal_group(process.pid, signal.SIGTERM)
+            _signal_group(process.pid, self.spec.stop_signal)
             try:
                 async with asyncio.timeout(seconds):
                     await process.wait()

@@ -18,8 +18,8 @@ _NOTABLE = re.compile(
     """,
     re.VERBOSE,
 )
-_HARMLESS = re.compile(r"Memory overcommit must be enabled")
-"""Valkey says so at each start of most machines; it matters for forks of large servers only."""
+_HARMLESS = re.compile(r"Memory overcommit must be enabled|FATAL:  the database system is starting up")
+"""Valkey's word at each start on most machines, and PostgreSQL's to who asks whether it is up yet."""
 
 
 class LogFile:
@@ -79,9 +79,7 @@ class ChildOutput:
     def line(self, text: str) -> None:
         self._log.write(text)
         continued = self._in_notable and text.startswith((" ", "\t"))
-        self._in_notable = continued or bool(
-            _NOTABLE.search(text) and not _HARMLESS.search(text)
-        )
+        self._in_notable = continued or bool(_NOTABLE.search(text) and not _HARMLESS.search(text))
         if self._in_notable:
             self._terminal.say(self._prefix + text)
 

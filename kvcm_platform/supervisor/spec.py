@@ -20,8 +20,12 @@ class ChildSpec:
     """Stages stop in descending order: a process is stopped before those it needs."""
     environment: Mapping[str, str] = field(default_factory=dict)
     """In addition to the environment that all children get."""
+    stop_signal: signal.Signals = signal.SIGTERM
     stop_seconds: float = 2.0
-    """From SIGTERM to SIGKILL."""
+    """From the stop signal to SIGKILL."""
     death_signal: signal.Signals = signal.SIGKILL
     """What the kernel sends it when the supervisor dies."""
     kept_descriptors: tuple[int, ...] = ()
+    user: int | None = None
+    group: int | None = None
+    """Other than the supervisor's own; needs root."""

@@ -25,6 +25,7 @@ from .data_dir import claim_valkey_files
 from .environment import for_children
 from .errors import CannotStart, KeepsDying
 from .output import ChildOutput, LogFile, Terminal
+from .postgres import EMBEDDED, Postgres
 from .prepare import prepare
 from .spec import ChildSpec
 
@@ -111,6 +112,8 @@ class Supervisor:
             group.create_task(self._watch_readiness())
             for spec in roster.metadata(self._env):
                 self._start(group, spec)
+            if self._env["DATABASE_URL"] == EMBEDDED:
+                await self._start_postgres(group)
             login = await prepare(self._env, self._environment, self._output("prepare"))
             for spec in roster.django(self._env):
                 self._start(group, spec)
@@ -146,6 +149,12 @@ class Supervisor:
             raise CannotStart(f"Valkey did not load its data within {_VALKEY_SECONDS:.0f} s.")
         child.mark_ready()
 
+    async def _start_postgres(self, group: asyncio.TaskGroup) -> None:
+        postgres = Postgres(self._env.data_dir)
+        child = self._start(group, await asyncio.to_thread(postgres.prepare))
+        await postgres.wait_until_answers()
+        child.mark_ready()
+
     async def _watch_readiness(self) -> None:
         """Mark children ready as their heartbeats appear, again after each restart."""
         while not valkey.is_cancelled():
@@ -159,7 +168,7 @@ class Supervisor:
                 for child in waiting:
                     if child.spec.role:
                         seen = child.pid in pids
-                    elif child.spec.stage == roster.STAGE_STORE:
+                    elif child.spec.name == "valkey":
                         seen = answering
                     else:
                         seen = time.time() - child.started_at > _STEADY_SECONDS

@@ -24,9 +24,9 @@ def data_dir() -> Iterator[Path]:
         yield folder
 
 
-def start(folder: Path, ports: dict[str, str]) -> tuple[PlatformProcess, float]:
+def start(folder: Path, **variables: str) -> tuple[PlatformProcess, float]:
     began = time.monotonic()
-    platform = PlatformProcess(["manage.py", "up"], folder, **ports)
+    platform = PlatformProcess(["manage.py", "up"], folder, **variables)
     try:
         platform.wait_until_ready(120)
     except AssertionError:
@@ -41,11 +41,13 @@ def client_of(platform: PlatformProcess) -> BlockingMetadataClient:
     )
 
 
-def ports_of(platform: PlatformProcess) -> dict[str, str]:
-    return {name: value for name, value in platform.environment.items() if name.endswith("_PORT")}
+def variables_of(platform: PlatformProcess) -> dict[str, str]:
+    kept = ("_PORT", "DATABASE_URL")
+    return {name: value for name, value in platform.environment.items() if name.endswith(kept)}
 
 
-def test_data_outlives_a_stop_and_a_kill(data_dir: Path) -> None:
+@pytest.mark.parametrize("database", ["", "embedded-postgres"], ids=["sqlite", "postgres"])
+def test_data_outlives_a_stop_and_a_kill(data_dir: Path, database: str) -> None:
     registration = Registration(
         instance_group="default",
         instance_id="kept",
@@ -53,7 +55,7 @@ def test_data_outlives_a_stop_and_a_kill(data_dir: Path) -> None:
         location_spec_infos=(LocationSpecInfo("tp0", 4096),),
         model_deployment=ModelDeployment("Qwen3", "fp8", tp_size=1),
     )
-    first, first_seconds = start(data_dir, {})
+    first, first_seconds = start(data_dir, DATABASE_URL=database)
     try:
         with client_of(first) as client:
             client.register_instance(registration)
@@ -66,7 +68,7 @@ def test_data_outlives_a_stop_and_a_kill(data_dir: Path) -> None:
     finally:
         first.end()
 
-    second, second_seconds = start(data_dir, ports_of(first))
+    second, second_seconds = start(data_dir, **variables_of(first))
     try:
         assert "admin / (as before)" in second.text
         with client_of(second) as client:
@@ -76,7 +78,7 @@ def test_data_outlives_a_stop_and_a_kill(data_dir: Path) -> None:
     finally:
         second.end()
 
-    third, third_seconds = start(data_dir, ports_of(first))
+    third, third_seconds = start(data_dir, **variables_of(first))
     try:
         with client_of(third) as client:
             assert len(client.get_cache_location("kept", KEYS)) == len(KEYS)
