@@ -6,7 +6,8 @@ Each is safe to run anywhere and to stop anywhere; the lease only saves work.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 from apps.cache_index.index_session import IndexSession
@@ -79,7 +80,7 @@ class Deleters:
 async def duties_run(session: IndexSession, *, seconds: float = RUN_SECONDS) -> DutiesReport:
     """One round of everything that is due, and deletions until none is or the time is up."""
     report = DutiesReport()
-    index, connection = session.index, session.index.connection
+    index = session.index
     storages = list(session.registry.storages.values())
     for entry in session.registry.instances.values():
         swept = sweeps.SweptShard(shard_of(entry), entry)
@@ -98,7 +99,6 @@ async def duties_run(session: IndexSession, *, seconds: float = RUN_SECONDS) -> 
     report.pushes += await sweeps.sweep_pushes(
         index, [shard_of(e) for e in session.registry.instances.values()]
     )
-    await connection.call("DEL", keyspace.DUTIES_LEASE)
     return report
 
 
@@ -118,8 +118,14 @@ async def _delete(session: IndexSession, report: DutiesReport, deadline: float) 
         await deleters.close()
 
 
-async def duties_begin(session: IndexSession) -> bool:
-    """Takes the lease of a run; False while another process has it."""
-    taken = await session.index.connection.call("SET", keyspace.DUTIES_LEASE, "1", "NX", "PX", LEASE_MS)
-    await session.index.connection.call("DEL", keyspace.DUTIES_QUEUED)
-    return taken is not None
+@asynccontextmanager
+async def duties_lease(session: IndexSession) -> AsyncIterator[bool]:
+    """Holds the lease of a run; gives False while another process has it."""
+    connection = session.index.connection
+    taken = await connection.call("SET", keyspace.DUTIES_LEASE, "1", "NX", "PX", LEASE_MS)
+    await connection.call("DEL", keyspace.DUTIES_QUEUED)
+    try:
+        yield taken is not None
+    finally:
+        if taken is not None:
+            await connection.call("DEL", keyspace.DUTIES_LEASE)

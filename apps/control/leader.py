@@ -13,12 +13,7 @@ from collections.abc import Callable
 
 import redis
 
-LEASE_KEY = "kvcm:leader"
-"""`<node id>|<nonce>` of the holder."""
-FENCE_KEY = "kvcm:leader:fence"
-"""Counts the leaderships; a duty carries its number, so that work of a former leader can be refused."""
-DEMOTED_KEY = "kvcm:demoted:"
-"""Plus a node's id: exists while that node stands down; its metadata processes answer 9 meanwhile."""
+from kvcm_platform.index import keyspace
 
 CAMPAIGN_SECONDS = 1.0
 
@@ -78,29 +73,29 @@ class Leader:
         asked_at = self._clock()
         client = self._client()
         if self._held_until:
-            is_held = bool(client.eval(_RENEW, 1, LEASE_KEY, self._holder, self._lease_ms))
+            is_held = bool(client.eval(_RENEW, 1, keyspace.LEADER, self._holder, self._lease_ms))
         else:
             is_held = False
         if not is_held:
-            is_held = bool(client.set(LEASE_KEY, self._holder, nx=True, px=self._lease_ms))
+            is_held = bool(client.set(keyspace.LEADER, self._holder, nx=True, px=self._lease_ms))
             if is_held:
-                self.fence = int(client.incr(FENCE_KEY))
+                self.fence = int(client.incr(keyspace.LEADER_FENCE))
         self._held_until = asked_at + self._lease_ms / 1000 if is_held else 0.0
         return is_held
 
     def release(self) -> None:
         """Give the lease back, so that another node takes over within a second."""
         self._held_until = 0.0
-        self._client().eval(_RELEASE, 1, LEASE_KEY, self._holder)
+        self._client().eval(_RELEASE, 1, keyspace.LEADER, self._holder)
 
     def stand_down(self, delay_ms: int) -> None:
         """Give up the lease and leave it to others for `delay_ms`."""
         self._stands_down_until = self._clock() + delay_ms / 1000
         if delay_ms > 0:
-            self._client().set(DEMOTED_KEY + self._node_id, "1", px=delay_ms)
+            self._client().set(keyspace.demoted(self._node_id), "1", px=delay_ms)
         self.release()
 
     def leader_node_id(self) -> str:
         """The node that holds the lease; empty when none does. Raises redis.RedisError."""
-        holder = self._client().get(LEASE_KEY)
+        holder = self._client().get(keyspace.LEADER)
         return holder.decode().rpartition("|")[0] if holder else ""

@@ -111,3 +111,12 @@ DURABLE = "kvcm:durable"
 """Hash written just before WAITAOF, so that the wait covers what came before it."""
 DUTIES_LEASE = "kvcm:duties:running"
 DUTIES_QUEUED = "kvcm:duties:queued"
+LEADER = "kvcm:leader"
+"""`<node id>|<nonce>` of the control process that holds the background duties."""
+LEADER_FENCE = "kvcm:leader:fence"
+"""Counts the leaderships; a duty carries its number, so that work of a former leader can be refused."""
+
+
+def demoted(node_id: str) -> str:
+    """Exists while LeaderDemote keeps this node from answering; expires by itself."""
+    return f"kvcm:demoted:{node_id}"

@@ -14,12 +14,15 @@ from kvcm_platform.index.connection import Connection
 from kvcm_platform.index.facts import FactsBuffer
 from kvcm_platform.index.redis_index import RedisIndex
 
+from .meta_handlers import StandDown
+
 log = structlog.get_logger(__name__)
 
 PUSH_SECONDS = 0.05
 FACTS_SECONDS = 0.2
 RECENCY_SECONDS = 1.0
 HEARTBEAT_SECONDS = 1.0
+STAND_DOWN_SECONDS = 0.2
 COMPLAIN_SECONDS = 10.0
 
 
@@ -37,10 +40,18 @@ async def every(seconds: float, name: str, work: Callable[[], Awaitable[None]]) 
 
 
 class Background:
-    def __init__(self, connection: Connection, index: RedisIndex, facts: FactsBuffer, node_id: str) -> None:
+    def __init__(
+        self,
+        connection: Connection,
+        index: RedisIndex,
+        facts: FactsBuffer,
+        stand_down: StandDown,
+        node_id: str,
+    ) -> None:
         self._connection = connection
         self._index = index
         self._facts = facts
+        self._stand_down = stand_down
         self._node_id = node_id
 
     async def run(self) -> None:
@@ -50,6 +61,7 @@ class Background:
             tasks.create_task(every(FACTS_SECONDS, "facts", self._flush_facts))
             tasks.create_task(every(RECENCY_SECONDS, "recency", self._index.recency.flush))
             tasks.create_task(every(HEARTBEAT_SECONDS, "heartbeat", self._beat))
+            tasks.create_task(every(STAND_DOWN_SECONDS, "stand down", self._follow_stand_down))
 
     async def drain(self) -> None:
         """The last flush of an orderly stop; takes the process off the list of processes."""
@@ -61,6 +73,9 @@ class Background:
 
     async def _flush_facts(self) -> None:
         await self._connection.pipeline(self._facts.take())
+
+    async def _follow_stand_down(self) -> None:
+        self._stand_down.set(await self._connection.call("PTTL", keyspace.demoted(self._node_id)))
 
     async def _beat(self) -> None:
         await self._connection.call(*heartbeat.command("metadata", self._node_id))

@@ -40,6 +40,7 @@ class Rpc:
     request: type[Any]
     response: type[Any]
     handle: Handler
+    is_gated: bool = True
 
     @property
     def http_path(self) -> str:
@@ -54,6 +55,20 @@ class Endpoint:
     host: str
     rpc_port: int
     http_port: int
+
+
+class StandDown:
+    """Whether this node was asked to stand down: until then its meta RPCs answer SERVER_NOT_LEADER."""
+
+    def __init__(self) -> None:
+        self._until = 0.0
+
+    def set(self, milliseconds: int) -> None:
+        self._until = time.monotonic() + milliseconds / 1000 if milliseconds > 0 else 0.0
+
+    def check(self) -> None:
+        if self._until and time.monotonic() < self._until:
+            raise DomainError(Code.NOT_LEADER, "Server is not leader")
 
 
 class MetaHandlers:
@@ -72,6 +87,7 @@ class MetaHandlers:
         self._facts = facts
         self._access = access
         self._endpoint = endpoint
+        self.stand_down = StandDown()
         self.rpcs = {rpc.name: rpc for rpc in self._table()}
 
     def _table(self) -> list[Rpc]:
@@ -92,7 +108,13 @@ class MetaHandlers:
             Rpc("FinishWriteCache", pb.FinishWriteCacheRequest, pb.CommonResponse, self._finish_write),
             Rpc("RemoveCache", pb.RemoveCacheRequest, pb.CommonResponse, self._remove),
             Rpc("TrimCache", pb.TrimCacheRequest, pb.CommonResponse, self._trim),
-            Rpc("GetClusterInfo", pb.GetClusterInfoRequest, pb.GetClusterInfoResponse, self._cluster_info),
+            Rpc(
+                "GetClusterInfo",
+                pb.GetClusterInfoRequest,
+                pb.GetClusterInfoResponse,
+                self._cluster_info,
+                is_gated=False,
+            ),
             Rpc(
                 "GetCacheLocationsByBackend",
                 pb.GetCacheLocationsByBackendRequest,
@@ -115,6 +137,8 @@ class MetaHandlers:
         failed: DomainError | None = None
         try:
             await self._access.check(caller)
+            if rpc.is_gated:
+                self.stand_down.check()
             answer = await rpc.handle(request, request_id)
         except DomainError as error:
             failed = error

@@ -61,7 +61,9 @@ class Process:
         endpoint = Endpoint(env.node_id, host, env["KVCM_META_RPC_PORT"], env["KVCM_META_HTTP_PORT"])
         access = MetaAccess(env.meta_auth, env["KVCM_META_NETWORKS"], self.connection)
         self.handlers = MetaHandlers(service, self.mirror, self.control, self.facts, access, endpoint)
-        self.background = Background(self.connection, self.index, self.facts, env.node_id)
+        self.background = Background(
+            self.connection, self.index, self.facts, self.handlers.stand_down, env.node_id
+        )
 
     async def run(self) -> None:
         """Serves until a signal; then stops taking calls, ends those in flight, and flushes."""

@@ -10,7 +10,7 @@ import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
-from kvcm_platform.index import registry
+from kvcm_platform.index import keyspace, registry
 from kvcm_platform.pb import admin_service_pb2 as admin_pb
 from kvcm_platform.pb import admin_service_pb2_grpc as admin_grpc
 from kvcm_platform.pb import meta_service_pb2 as pb
@@ -302,3 +302,23 @@ def test_two_processes_share_the_ports_and_the_truth(server, tmp_path, keys):
                 assert {len(locate(other, chain).locations) for other in stubs} == {5}
             for channel in channels:
                 channel.close()
+
+
+def test_a_node_that_was_demoted_sends_its_clients_away(server, tmp_path, keys):
+    """SERVER_NOT_LEADER makes C++ clients try another address; GetClusterInfo is always answered."""
+    valkey = server[1]
+    with (
+        metadata_process(valkey.url, tmp_path, KVCM_NODE_ID="node-b") as other,
+        grpc.insecure_channel(other.rpc) as channel,
+    ):
+        stub = pb_grpc.MetaServiceStub(channel)
+        client = valkey.client()
+        client.set(keyspace.demoted("node-b"), "1", px=60_000)
+        deadline = time.monotonic() + 10
+        while code(answer := locate(stub, keys, instance_id="nobody")) != "SERVER_NOT_LEADER":
+            assert time.monotonic() < deadline, answer
+        assert answer.header.status.message == "Server is not leader"
+        assert code(stub.GetClusterInfo(pb.GetClusterInfoRequest(), timeout=SECONDS)) == "OK"
+        client.delete(keyspace.demoted("node-b"))
+        while code(locate(stub, keys)) != "OK":
+            assert time.monotonic() < deadline

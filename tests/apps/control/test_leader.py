@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import redis
 
-from apps.control.leader import FENCE_KEY, LEASE_KEY, Leader
+from apps.control.leader import Leader
+from kvcm_platform.index import keyspace
 from kvcm_platform.pb import admin_service_pb2 as pb
 from tests.apps.control.conftest import Control, Start
 from tests.factories.actors import make_token
@@ -36,7 +37,7 @@ def test_one_leads_and_the_fence_rises(index: redis.Redis) -> None:
     assert first.fence == 1
     first.release()
     assert (first.is_leader, second.step(), second.fence) == (False, True, 2)
-    assert int(index.get(FENCE_KEY)) == 2
+    assert int(index.get(keyspace.LEADER_FENCE)) == 2
 
 
 def test_lease_that_ran_out_is_not_believed(index: redis.Redis) -> None:
@@ -45,10 +46,10 @@ def test_lease_that_ran_out_is_not_believed(index: redis.Redis) -> None:
     one.step()
     clock.now += 10.0
     assert not one.is_leader
-    index.set(LEASE_KEY, "b|other")
+    index.set(keyspace.LEADER, "b|other")
     assert not one.step()
     one.release()
-    assert index.get(LEASE_KEY) == b"b|other"
+    assert index.get(keyspace.LEADER) == b"b|other"
 
 
 def test_stand_down(index: redis.Redis) -> None:
