@@ -24,8 +24,11 @@ Removed = tuple[str, str]
 
 def number_next(*, kind: str, at_most: int) -> int:
     """The next number of `kind`, inside the caller's transaction. Raises CAPACITY when none is left."""
-    if not NumberSequence.objects.filter(kind=kind).update(last=F("last") + 1):
-        NumberSequence.objects.create(kind=kind, last=1)
+    raised = {"last": F("last") + 1}
+    if not NumberSequence.objects.filter(kind=kind).update(**raised):
+        # The very first one; of several at once the others wait here for the one that inserts.
+        NumberSequence.objects.bulk_create([NumberSequence(kind=kind)], ignore_conflicts=True)
+        NumberSequence.objects.filter(kind=kind).update(**raised)
     number = NumberSequence.objects.values_list("last", flat=True).get(kind=kind)
     if number > at_most:
         raise DomainError(Code.CAPACITY, f"all {at_most} numbers of kind {kind} were given out")
@@ -37,8 +40,10 @@ def registry_version_raise() -> int:
 
     The row stays locked until the caller commits, so versions are in the order of the commits.
     """
-    if not RegistryState.objects.update(version=F("version") + 1):
-        RegistryState.objects.create(version=1)
+    raised = {"version": F("version") + 1}
+    if not RegistryState.objects.update(**raised):
+        RegistryState.objects.bulk_create([RegistryState()], ignore_conflicts=True)
+        RegistryState.objects.update(**raised)
     return RegistryState.objects.values_list("version", flat=True).get()
 
 

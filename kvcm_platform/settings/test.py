@@ -17,5 +17,8 @@ if DATABASES["default"]["ENGINE"].endswith("sqlite3"):
     # In a file: threads of the servers under test need connections of their own.
     DATABASES["default"]["TEST"] = {"NAME": str(_DATA_DIR / "test.sqlite3")}
 
+# A connection kept by a server's thread would keep the test database from being dropped.
+DATABASES["default"]["CONN_MAX_AGE"] = 0
+
 PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
 CHANNEL_LAYERS = {"default": {"BACKEND": "channels.layers.InMemoryChannelLayer"}}

@@ -10,6 +10,7 @@ import pytest
 import redis
 from django.utils import timezone
 
+from apps.instances.services import instance_remove
 from apps.storages import probe as probes
 from apps.storages.models import Storage, StorageHealthChange
 from apps.storages.probe import probe
@@ -97,6 +98,16 @@ def test_moving_is_refused_while_blocks_are_there(index: redis.Redis, tmp_path: 
     assert refused(storage_remove, name="nfs_a", is_forced=True) is Code.IN_USE
     storage_update(acting=ADMIN, is_forced=True, **move)
     assert published(index).spec["root_path"] == f"{tmp_path}/new/"
+
+
+def test_blocks_of_a_removed_instance_still_hold_their_storage(
+    index: redis.Redis, tmp_path: Path, sent: list[str]
+) -> None:
+    occupy(index, make_storage(tmp_path))
+    instance_remove(acting=ADMIN, instance_id="model-a")
+    assert refused(storage_remove, name="nfs_a", is_forced=True) is Code.IN_USE
+    index.delete(keyspace.LEAVING)
+    storage_remove(acting=ADMIN, name="nfs_a", is_forced=True)
 
 
 def test_removal_needs_the_index(tmp_path: Path) -> None:
