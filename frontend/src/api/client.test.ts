@@ -1,3 +1,4 @@
+// @vitest-environment jsdom
 import { afterEach, describe, expect, it, vi } from 'vitest';
 
 import { ApiError, apiPath, onUnauthenticated, readCookie, request } from './client';

@@ -1,3 +1,4 @@
+import { clsx } from 'clsx';
 import type { ReactNode } from 'react';
 
 import classes from './Facts.module.css';
@@ -9,10 +10,10 @@ export interface Fact {
   hint?: string;
 }
 
-/** Names and values in aligned rows. */
-export function Facts({ facts }: { facts: readonly Fact[] }) {
+/** Names and values in aligned rows; in a wide panel they stand in two columns. */
+export function Facts({ facts, wide = false }: { facts: readonly Fact[]; wide?: boolean }) {
   return (
-    <dl className={classes.facts}>
+    <dl className={clsx(classes.facts, wide && classes.wide)}>
       {facts.map(({ label, value, hint }) => (
         <div key={label} className={classes.row}>
           <dt className={classes.label}>

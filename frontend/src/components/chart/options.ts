@@ -42,7 +42,7 @@ export function chartOptions(look: ChartLook, width: number, height: number): uP
     },
     hooks: { setCursor: [(plot) => look.onCursor(plot.cursor.idx ?? null)] },
     scales: {
-      x: { time: true, range: (_plot, min, max) => [Math.min(min, max - NARROWEST_SECONDS), max] },
+      x: { time: true, range: (_plot, min, max) => timeRange(min, max) },
       y: { range: (_plot, _min, max) => [0, look.top ?? (look.binary ? binaryTop(max) : niceTop(max))] },
     },
     axes: [
@@ -69,6 +69,12 @@ function seriesOptions({ label, colour, fill }: SeriesStyle, theme: ThemeName): 
     points: { show: false },
     ...(fill ? { fill: `${stroke}1f` } : {}),
   };
+}
+
+/** Bounds are null while there is no point: uPlot's types do not say so. */
+function timeRange(min: number | null, max: number | null): [number, number] {
+  const last = max ?? Date.now() / 1000;
+  return [Math.min(min ?? last, last - NARROWEST_SECONDS), last];
 }
 
 function clockOfTick(tick: number): string {

@@ -11,6 +11,7 @@ import { SimpleTable } from '../../components/table/SimpleTable';
 import { Mono } from '../../components/values';
 import { useRefetchInterval } from '../../live/LiveProvider';
 import { storageStatus, typeName } from '../storages/status';
+import { preferenceText } from './preference';
 
 /** One request for all storages, not one for each candidate. */
 export function CandidatesPanel({ group }: { group: InstanceGroup }) {
@@ -20,7 +21,7 @@ export function CandidatesPanel({ group }: { group: InstanceGroup }) {
   return (
     <Panel
       title="Storage candidates"
-      note={`tried in this order · ${group.prefer_strategy.replaceAll('_', ' ')} preference`}
+      note={`tried in this order, ${preferenceText(group.prefer_strategy)}`}
       flush
     >
       {rows.length === 0 ? (

@@ -3,6 +3,7 @@ import { Facts, type Fact } from '../../components/Facts';
 import { Panel } from '../../components/Panel';
 import { Bytes, Count, Mono, Time } from '../../components/values';
 import { duration, exact, milliseconds, share } from '../../lib/format';
+import { preferenceText } from './preference';
 
 const unset = <span className="muted">not set</span>;
 
@@ -59,6 +60,7 @@ export function IndexerPanel({ group: { meta_indexer: indexer } }: { group: Inst
   return (
     <Panel title="Meta index">
       <Facts
+        wide
         facts={[
           { label: 'Keys at most', value: <Count value={indexer.max_key_count} unit="keys" /> },
           { label: 'Storage', value: indexer.storage_type || unset },
@@ -83,7 +85,7 @@ export function SettingsPanel({ group }: { group: InstanceGroup }) {
             label: 'Instances at most',
             value: group.max_instance_count > 0 ? exact(group.max_instance_count) : <span className="muted">no limit</span>,
           },
-          { label: 'Preference', value: <Mono>{group.prefer_strategy}</Mono>, hint: 'Which type of storage a write prefers' },
+          { label: 'Preference', value: preferenceText(group.prefer_strategy), hint: 'Which type of storage a write prefers' },
           { label: 'Global quota group', value: group.global_quota_group_name || unset },
           { label: 'User data', value: group.user_data ? <Mono>{group.user_data}</Mono> : unset },
           { label: 'Version', value: group.version, hint: 'Grows with every change; a write must name the newest' },

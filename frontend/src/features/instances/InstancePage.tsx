@@ -14,6 +14,7 @@ import { SimpleTable } from '../../components/table/SimpleTable';
 import { Bytes, Count, HitRate, Mono, Time } from '../../components/values';
 import { bytes, exact, share } from '../../lib/format';
 import { useRefetchInterval } from '../../live/LiveProvider';
+import { queryName } from './deployment';
 import { RemoveInstance } from './RemoveInstance';
 
 const route = getRouteApi('/app/instances/$instanceId');
@@ -98,6 +99,7 @@ function RegistrationPanel({ instance }: { instance: Instance }) {
         facts={[
           { label: 'Block size', value: `${exact(instance.block_size)} tokens` },
           { label: 'Index shards', value: exact(instance.shards) },
+          { label: 'Default query', value: queryName(instance.default_query_type), hint: 'What a request without a query type means' },
           { label: 'Number', value: <Mono>{instance.number}</Mono>, hint: 'Names its keys in Redis; never reused' },
         ]}
       />

@@ -4,3 +4,10 @@ import type { ModelDeployment } from '../../api/types';
 export function parallelism({ tp_size: tp, pp_size: pp, dp_size: dp }: ModelDeployment): string {
   return [tp, pp, dp].map((size) => (size > 0 ? String(size) : '–')).join(' / ');
 }
+
+const QUERY_NAMES = ['unspecified', 'batch get', 'prefix match', 'sliding window', 'prefix match with Mamba'];
+
+/** The protocol's query types by their numbers. */
+export function queryName(type: number): string {
+  return QUERY_NAMES[type] ?? `type ${type}`;
+}

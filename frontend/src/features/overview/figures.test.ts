@@ -54,6 +54,12 @@ describe('verdictSentence', () => {
     expect(verdictSentence(overview)).toBe('All is well: 4 instances, 1 group, 2 storages.');
   });
 
+  it('does not boast of an empty platform', () => {
+    expect(verdictSentence({ ...overview, storages_total: 0 })).toBe(
+      'All is well, but no storage is configured yet.',
+    );
+  });
+
   it('gives the reasons when it is not', () => {
     const verdict = { state: 'degraded' as const, reasons: ['Storage nfs_02 is unavailable: gone.'] };
     expect(verdictSentence({ ...overview, verdict })).toBe('Degraded: Storage nfs_02 is unavailable: gone.');

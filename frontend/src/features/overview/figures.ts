@@ -62,6 +62,7 @@ const STATE_WORD = { ok: 'All is well', degraded: 'Degraded', down: 'Down' } as 
 /** "Degraded: storage nfs_02 is unavailable." */
 export function verdictSentence({ verdict, storages_total, groups_total, instances_total }: Overview): string {
   if (verdict.reasons.length > 0) return `${STATE_WORD[verdict.state]}: ${verdict.reasons.join(' ')}`;
+  if (storages_total === 0) return `${STATE_WORD[verdict.state]}, but no storage is configured yet.`;
   const parts = [
     counted(instances_total, 'instance'),
     counted(groups_total, 'group'),
