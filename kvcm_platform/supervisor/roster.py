@@ -53,6 +53,8 @@ def django(env: Env) -> list[ChildSpec]:
                 *(sys.executable, "-m", "uvicorn", "kvcm_platform.asgi:application"),
                 *("--host", env.bind, "--port", str(env["KVCM_WEB_PORT"])),
                 *("--no-access-log", "--log-level", "warning", "--timeout-graceful-shutdown", "1"),
+                # Browsers send subscriptions and nothing longer.
+                *("--ws-max-size", str(1 << 16)),
             ),
             stage=STAGE_SERVE,
         ),

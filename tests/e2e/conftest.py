@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 import pytest
+import redis
 from playwright.sync_api import Browser, Page, sync_playwright
 
+from kvcm_platform.index import keyspace
+from kvcm_platform.settings.env import Env
 from tests.support.platform_process import PlatformProcess, short_data_dir
 
 CHROMIUM_ARGUMENTS = [
@@ -38,8 +42,18 @@ class Platform:
         """MetaService over gRPC."""
         return f"127.0.0.1:{self.process.port('KVCM_META_RPC_PORT')}"
 
+    def child(self, name: str) -> dict:
+        """What the supervisor last published of one child; without a pid while Redis is away."""
+        try:
+            with redis.Redis.from_url(Env(self.process.environment).redis_url) as client:
+                return next(
+                    c for c in map(json.loads, client.hvals(keyspace.SUPERVISOR)) if c["name"] == name
+                )
+        except redis.RedisError:
+            return {"name": name, "pid": None, "state": "unknown", "restarts": 0}
 
-@pytest.fixture(scope="session")
+
+@pytest.fixture(scope="package")
 def platform() -> Iterator[Platform]:
     with short_data_dir() as folder:
         process = PlatformProcess(
@@ -52,7 +66,9 @@ def platform() -> Iterator[Platform]:
             process.end()
 
 
-@pytest.fixture(scope="session")
+# Not for the whole run: while Playwright is there, the main thread has a running event loop, and
+# asynchronous tests would find it.
+@pytest.fixture(scope="package")
 def browser() -> Iterator[Browser]:
     executable = shutil.which("chromium")
     if executable is None:

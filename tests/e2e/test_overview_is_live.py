@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import time
 from collections.abc import Iterator
 
@@ -11,6 +13,7 @@ from playwright.sync_api import Page, expect
 from kvcm_platform.client import BlockingMetadataClient, Connection, Registration
 from kvcm_platform.core.registry import LocationSpecInfo, ModelDeployment
 from tests.e2e.conftest import Platform
+from tests.support.platform_process import get_status, wait_for
 
 INSTANCE = "e2e-model"
 
@@ -58,6 +61,25 @@ def test_requested_and_hit_blocks_move_while_engines_work(
     expect_figure(operator, "Hit blocks", hit + 64)
     assert time.monotonic() - asked_at < 2.0
     expect_figure(operator, "Requested blocks", requested + 128)
+    assert operator.evaluate("window.isTheSamePage") is True
+
+
+def test_the_same_page_goes_on_after_the_index_was_killed(
+    operator: Page, engine: BlockingMetadataClient, platform: Platform
+) -> None:
+    operator.evaluate("window.isTheSamePage = true")
+    old = platform.child("valkey")
+    os.kill(old["pid"], signal.SIGKILL)
+    wait_for(lambda: platform.child("valkey")["pid"] not in (None, old["pid"]), 30, "Valkey is back")
+    wait_for(lambda: get_status(f"{platform.url}/healthz/ready") == 200, 60, "ready again")
+
+    requested = figure(operator, "Requested blocks")
+    keys = [8_000_000 + number for number in range(16)]
+    engine.get_cache_location(INSTANCE, keys)
+    expect(operator.get_by_role("group", name="Requested blocks", exact=True)).not_to_have_text(
+        f"{requested:,}", timeout=45_000
+    )
+    expect(operator.get_by_text("Live", exact=True).first).to_be_visible(timeout=45_000)
     assert operator.evaluate("window.isTheSamePage") is True
 
 

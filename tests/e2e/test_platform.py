@@ -8,48 +8,27 @@ import signal
 import urllib.request
 
 import pytest
-import redis
 
-from kvcm_platform.index import keyspace
-from kvcm_platform.settings.env import Env
 from tests.e2e.conftest import Platform
-from tests.support.platform_process import wait_for
-
-
-def get(url: str) -> tuple[int, dict]:
-    try:
-        with urllib.request.urlopen(url, timeout=10) as answer:
-            return answer.status, json.load(answer)
-    except urllib.error.HTTPError as error:
-        return error.code, json.load(error)
+from tests.support.platform_process import get_status, wait_for
 
 
 def test_ready_with_every_role(platform: Platform) -> None:
-    status, body = get(f"{platform.url}/healthz/ready")
-    assert (status, body["state"]) == (200, "ready")
+    with urllib.request.urlopen(f"{platform.url}/healthz/ready", timeout=10) as answer:
+        body = json.load(answer)
+    assert body["state"] == "ready"
     assert body["components"]["metadata"]["processes"] == 2
 
 
-@pytest.mark.parametrize("name", ["worker", "metadata-1", "control", "beat", "web"])
+@pytest.mark.parametrize("name", ["worker", "metadata-1", "control", "beat", "web", "valkey"])
 def test_a_killed_process_comes_back_and_the_platform_is_ready_again(platform: Platform, name: str) -> None:
-    client = redis.Redis.from_url(Env(platform.process.environment).redis_url)
-
-    def child() -> dict:
-        return next(c for c in map(json.loads, client.hvals(keyspace.SUPERVISOR)) if c["name"] == name)
-
-    old = child()
+    old = platform.child(name)
     os.kill(old["pid"], signal.SIGKILL)
-    wait_for(
-        lambda: child()["pid"] not in (None, old["pid"]) and child()["state"] == "ready",
-        60,
-        f"{name} is back",
-    )
 
-    def is_ready() -> bool:
-        try:
-            return get(f"{platform.url}/healthz/ready")[0] == 200
-        except OSError:
-            return False
+    def is_back() -> bool:
+        child = platform.child(name)
+        return child["pid"] not in (None, old["pid"]) and child["state"] == "ready"
 
-    wait_for(is_ready, 30, "ready again")
-    assert child()["restarts"] == old["restarts"] + 1
+    wait_for(is_back, 60, f"{name} is back")
+    wait_for(lambda: get_status(f"{platform.url}/healthz/ready") == 200, 60, "ready again")
+    assert platform.child(name)["restarts"] == old["restarts"] + 1
