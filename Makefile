@@ -28,11 +28,11 @@ demo: setup ## Like `up`, with simulated engines that make real calls
 
 test: setup-dev ## Run every test that takes seconds (ARGS="-k word" narrows it)
 	@scripts/test_packages.sh
-	@$(PYTHON) -m pytest -m "not long" $(ARGS)
+	@$(PYTHON) -m pytest -m "not long and not bench" $(ARGS)
 
 test-long: setup-dev ## Run the tests that take minutes
 	@scripts/test_packages.sh
-	@$(PYTHON) -m pytest -m long $(ARGS)
+	@$(PYTHON) -m pytest -m "long and not bench" $(ARGS)
 
 lint: setup-dev ## Check style, types, import rules and everything generated
 	@scripts/lint.sh
@@ -52,7 +52,7 @@ config-table: setup-dev ## Generate docs/configuration.md from the typed environ
 	@$(PYTHON) -m kvcm_platform.supervisor.configuration_table docs/configuration.md
 
 bench: setup-dev ## Run the benchmarks: medians and ratios, nothing fails
-	@$(PYTHON) -m pytest tests/bench -m bench -s $(ARGS)
+	@$(PYTHON) -m pytest tests/bench -m bench -q -s $(ARGS)
 
 chaos: setup-dev ## Kill processes under load, then compare usage with a recount
 	@$(PYTHON) -m pytest -m chaos $(ARGS)
