@@ -1,7 +1,7 @@
 // @vitest-environment jsdom
 import { afterEach, describe, expect, it, vi } from 'vitest';
 
-import { ApiError, apiPath, onUnauthenticated, readCookie, request } from './client';
+import { ApiError, withQuery, onUnauthenticated, readCookie, request } from './client';
 
 afterEach(() => {
   vi.unstubAllGlobals();
@@ -16,9 +16,9 @@ function answerWith(status: number, body: unknown, headers: Record<string, strin
   return fetchMock;
 }
 
-describe('apiPath', () => {
+describe('withQuery', () => {
   it('leaves out what is not set', () => {
-    expect(apiPath('storages/', { page: 2, search: '', ordering: undefined })).toBe('/api/v1/storages/?page=2');
+    expect(withQuery('/api/v1/storages/', { page: 2, search: '', ordering: undefined })).toBe('/api/v1/storages/?page=2');
   });
 });
 
@@ -63,7 +63,7 @@ describe('request', () => {
     const ended = vi.fn();
     onUnauthenticated(ended);
     answerWith(401, { code: 'unauthenticated', message: 'no', field: null, request_id: 'r' });
-    await request('auth/login', { method: 'POST', body: {} }).catch(() => undefined);
+    await request('/api/v1/auth/login/', { method: 'POST', body: {} }).catch(() => undefined);
     expect(ended).not.toHaveBeenCalled();
     await request('storages/').catch(() => undefined);
     expect(ended).toHaveBeenCalledOnce();

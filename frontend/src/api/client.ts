@@ -3,6 +3,7 @@
  * `ApiError` with the platform's stable code, and tells `onUnauthenticated` about each 401.
  */
 
+import { endpoint } from './endpoints';
 import type { ErrorBody, FieldError } from './types';
 
 export class ApiError extends Error {
@@ -30,7 +31,6 @@ export class ApiError extends Error {
   }
 }
 
-const API_ROOT = '/api/v1/';
 const TIMEOUT_MS = 15_000;
 const SAFE_METHODS = new Set(['GET', 'HEAD', 'OPTIONS']);
 
@@ -55,13 +55,13 @@ export interface RequestOptions {
   signal?: AbortSignal;
 }
 
-export function apiPath(path: string, query: RequestOptions['query'] = {}): string {
+export function withQuery(path: string, query: RequestOptions['query'] = {}): string {
   const params = new URLSearchParams();
   for (const [key, value] of Object.entries(query)) {
     if (value !== undefined && value !== '') params.set(key, String(value));
   }
   const text = params.toString();
-  return API_ROOT + path + (text ? `?${text}` : '');
+  return path + (text ? `?${text}` : '');
 }
 
 export async function request<T>(path: string, options: RequestOptions = {}): Promise<T> {
@@ -69,7 +69,7 @@ export async function request<T>(path: string, options: RequestOptions = {}): Pr
   if (!response.ok) {
     const error = await errorFrom(response);
     // A wrong password on the login form is an answer, not the end of a session.
-    if (response.status === 401 && path !== 'auth/login') unauthenticatedHandler();
+    if (response.status === 401 && path !== endpoint('login')) unauthenticatedHandler();
     throw error;
   }
   if (response.status === 204) return undefined as T;
@@ -84,7 +84,7 @@ async function send(path: string, options: RequestOptions): Promise<Response> {
   if (!SAFE_METHODS.has(method)) headers['X-CSRFToken'] = readCookie('csrftoken') ?? '';
   const timeout = AbortSignal.timeout(TIMEOUT_MS);
   try {
-    return await fetch(apiPath(path, options.query), {
+    return await fetch(withQuery(path, options.query), {
       method,
       headers,
       credentials: 'same-origin',

@@ -4,9 +4,8 @@ import { keepPreviousData, queryOptions } from '@tanstack/react-query';
 
 import { listQuery, type ListSearch } from '../lib/listSearch';
 import { request } from './client';
+import { endpoint } from './endpoints';
 import type { GroupChange, Instance, InstanceGroup, Page, Storage, StorageChange } from './types';
-
-const segment = encodeURIComponent;
 
 function listOf<T>(path: string, key: string, search: ListSearch, defaultSort: string) {
   const query = listQuery(search, defaultSort);
@@ -24,16 +23,16 @@ function objectOf<T>(path: string, key: string, name: string) {
   });
 }
 
-export const storagePath = (name: string) => `storages/${segment(name)}/`;
-export const groupPath = (name: string) => `instance-groups/${segment(name)}/`;
-export const instancePath = (id: string) => `instances/${segment(id)}/`;
+export const storagePath = (name: string) => endpoint('storage', name);
+export const groupPath = (name: string) => endpoint('group', name);
+export const instancePath = (id: string) => endpoint('instance', id);
 
-export const storagesQuery = (search: ListSearch) => listOf<Storage>('storages/', 'storages', search, 'name');
+export const storagesQuery = (search: ListSearch) => listOf<Storage>(endpoint('storages'), 'storages', search, 'name');
 export const storageQuery = (name: string) => objectOf<Storage>(storagePath(name), 'storages', name);
-export const groupsQuery = (search: ListSearch) => listOf<InstanceGroup>('instance-groups/', 'groups', search, 'name');
+export const groupsQuery = (search: ListSearch) => listOf<InstanceGroup>(endpoint('groups'), 'groups', search, 'name');
 export const groupQuery = (name: string) => objectOf<InstanceGroup>(groupPath(name), 'groups', name);
 export const instancesQuery = (search: ListSearch) =>
-  listOf<Instance>('instances/', 'instances', search, 'instance_id');
+  listOf<Instance>(endpoint('instances'), 'instances', search, 'instance_id');
 export const instanceQuery = (id: string) => objectOf<Instance>(instancePath(id), 'instances', id);
 
 /** One page of a group's instances, as large as the server gives: enough to show the largest. */
@@ -41,7 +40,7 @@ export const instancesOfGroupQuery = (group: string) =>
   queryOptions({
     queryKey: ['instances', 'of-group', group],
     queryFn: ({ signal }) =>
-      request<Page<Instance>>('instances/', { query: { instance_group: group, page_size: 500 }, signal }),
+      request<Page<Instance>>(endpoint('instances'), { query: { instance_group: group, page_size: 500 }, signal }),
   });
 
 export function storageUpdate(name: string, change: StorageChange): Promise<Storage> {

@@ -1,6 +1,7 @@
 import { queryOptions } from '@tanstack/react-query';
 
 import { request } from './client';
+import { endpoint } from './endpoints';
 import type { Role, Session, ThemeChoice } from './types';
 
 export const ANONYMOUS: Session = { authenticated: false, username: null, role: null, theme: 'system' };
@@ -8,20 +9,20 @@ export const ANONYMOUS: Session = { authenticated: false, username: null, role: 
 /** Who is signed in. Answered for anonymous callers too; the answer sets the CSRF cookie. */
 export const sessionQuery = queryOptions({
   queryKey: ['session'],
-  queryFn: ({ signal }) => request<Session>('auth/session', { signal }),
+  queryFn: ({ signal }) => request<Session>(endpoint('session'), { signal }),
   staleTime: 5 * 60_000,
 });
 
 export async function logIn(username: string, password: string): Promise<void> {
-  await request('auth/login', { method: 'POST', body: { username, password } });
+  await request(endpoint('login'), { method: 'POST', body: { username, password } });
 }
 
 export async function logOut(): Promise<void> {
-  await request('auth/logout', { method: 'POST' });
+  await request(endpoint('logout'), { method: 'POST' });
 }
 
 export async function saveTheme(theme: ThemeChoice): Promise<void> {
-  await request('auth/session', { method: 'PATCH', body: { theme } });
+  await request(endpoint('session'), { method: 'PATCH', body: { theme } });
 }
 
 const RANK: Record<Role, number> = { engine: 0, viewer: 1, operator: 2, admin: 3 };

@@ -2,7 +2,7 @@ import { ActionIcon, Tooltip } from '@mantine/core';
 import { useClipboard } from '@mantine/hooks';
 import { IconCheck, IconCopy, IconLink, IconTerminal2 } from '@tabler/icons-react';
 
-import { apiPath } from '../api/client';
+import { withQuery } from '../api/client';
 
 interface CopyButtonProps {
   value: string | (() => string);
@@ -44,7 +44,7 @@ export function CopyActions({ id, path, query }: CopyActionsProps) {
       {id !== undefined && <CopyButton value={id} label="Copy id" size={28} />}
       <CopyButton value={() => window.location.href} label="Copy link" Icon={IconLink} size={28} />
       <CopyButton
-        value={() => curlOf(apiPath(path, query), window.location.origin)}
+        value={() => curlOf(withQuery(path, query), window.location.origin)}
         label="Copy as curl"
         Icon={IconTerminal2}
         size={28}

@@ -2,6 +2,7 @@ import { useQuery, useQueryClient, type QueryClient, type UseQueryResult } from 
 import { createContext, use, useEffect, useState, useSyncExternalStore, type ReactNode } from 'react';
 
 import { request } from '../api/client';
+import { endpoint } from '../api/endpoints';
 import type { Overview } from '../api/types';
 import { useNow } from '../lib/useNow';
 import { LiveConnection, type LiveSnapshot } from './connection';
@@ -72,7 +73,7 @@ export function useOverview(): UseQueryResult<Overview> {
     queryKey: OVERVIEW_KEY,
     queryFn: async ({ signal }) => {
       const askedAt = Date.now();
-      const polled = await request<Overview>('overview/', { signal });
+      const polled = await request<Overview>(endpoint('overview'), { signal });
       const state = client.getQueryState<Overview>(OVERVIEW_KEY);
       // A push that came while we waited is newer than this answer.
       return state?.data && state.dataUpdatedAt > askedAt ? state.data : polled;

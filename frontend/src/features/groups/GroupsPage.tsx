@@ -3,6 +3,7 @@ import { useQuery } from '@tanstack/react-query';
 import { getRouteApi, Link } from '@tanstack/react-router';
 import type { ColumnDef } from '@tanstack/react-table';
 
+import { endpoint } from '../../api/endpoints';
 import { groupsQuery } from '../../api/resources';
 import type { InstanceGroup } from '../../api/types';
 import { CopyActions } from '../../components/CopyButton';
@@ -111,7 +112,7 @@ export function GroupsPage() {
         defaultSort="name"
         onSearch={(next, replace) => void navigate({ search: next, replace: replace ?? false })}
         filterHint="Filter by name or user data"
-        actions={<CopyActions path="instance-groups/" query={listQuery(search, 'name')} />}
+        actions={<CopyActions path={endpoint('groups')} query={listQuery(search, 'name')} />}
         empty={
           <EmptyState icon={<IconStack2 size={28} stroke={1.5} />} title="No instance group yet">
             A group holds the quota of its instances. Create one through the REST API (POST /api/v1/instance-groups/) or

@@ -3,6 +3,7 @@ import { useQuery } from '@tanstack/react-query';
 import { getRouteApi, Link } from '@tanstack/react-router';
 import type { ColumnDef } from '@tanstack/react-table';
 
+import { endpoint } from '../../api/endpoints';
 import { instancesQuery } from '../../api/resources';
 import type { Instance } from '../../api/types';
 import { CopyActions } from '../../components/CopyButton';
@@ -103,7 +104,7 @@ export function InstancesPage() {
         defaultSort="instance_id"
         onSearch={(next, replace) => void navigate({ search: next, replace: replace ?? false })}
         filterHint="Filter by id, group or model"
-        actions={<CopyActions path="instances/" query={listQuery(search, 'instance_id')} />}
+        actions={<CopyActions path={endpoint('instances')} query={listQuery(search, 'instance_id')} />}
         empty={
           <EmptyState icon={<IconServer2 size={28} stroke={1.5} />} title="No instance yet">
             Engines register themselves with RegisterInstance, over gRPC or the compatible HTTP. The first one appears

@@ -3,6 +3,7 @@ import { useQuery } from '@tanstack/react-query';
 import { getRouteApi, Link } from '@tanstack/react-router';
 import type { ColumnDef } from '@tanstack/react-table';
 
+import { endpoint } from '../../api/endpoints';
 import { storagesQuery } from '../../api/resources';
 import type { Storage } from '../../api/types';
 import { CopyActions } from '../../components/CopyButton';
@@ -112,7 +113,7 @@ export function StoragesPage() {
         defaultSort="name"
         onSearch={(next, replace) => void navigate({ search: next, replace: replace ?? false })}
         filterHint="Filter by name, type or note"
-        actions={<CopyActions path="storages/" query={listQuery(search, 'name')} />}
+        actions={<CopyActions path={endpoint('storages')} query={listQuery(search, 'name')} />}
         empty={
           <EmptyState icon={<IconDatabase size={28} stroke={1.5} />} title="No storage yet">
             A storage is a place where engines put KV blocks. Add one through the REST API (POST /api/v1/storages/) or

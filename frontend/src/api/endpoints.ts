@@ -1,0 +1,22 @@
+import type { paths } from './schema';
+
+/** Where the resources live. The generated paths check it: an address that moves fails here. */
+const ENDPOINTS = {
+  login: '/api/v1/auth/login/',
+  logout: '/api/v1/auth/logout/',
+  session: '/api/v1/auth/session/',
+  overview: '/api/v1/overview',
+  storages: '/api/v1/storages/',
+  storage: '/api/v1/storages/{name}/',
+  groups: '/api/v1/instance-groups/',
+  group: '/api/v1/instance-groups/{name}/',
+  instances: '/api/v1/instances/',
+  instance: '/api/v1/instances/{instance_id}/',
+} as const satisfies Record<string, keyof paths>;
+
+export type Endpoint = keyof typeof ENDPOINTS;
+
+/** The address of an endpoint; an object's name takes the place of its parameter. */
+export function endpoint(name: Endpoint, object = ''): string {
+  return ENDPOINTS[name].replace(/\{\w+\}/, () => encodeURIComponent(object));
+}
