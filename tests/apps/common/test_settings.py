@@ -1,0 +1,87 @@
+"""Django settings made from the environment."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from kvcm_platform.settings.env import BadSetting, Env
+from kvcm_platform.settings.parts.database import databases
+from kvcm_platform.settings.parts.queues import celery_settings, channel_layers, kombu_url
+
+ROOT = Path(__file__).parents[3]
+
+
+def env(tmp_path: Path, **variables: str) -> Env:
+    return Env({"KVCM_DATA_DIR": str(tmp_path), **variables})
+
+
+def test_sqlite_by_default(tmp_path: Path) -> None:
+    database = databases(env(tmp_path))["default"]
+    assert database["NAME"] == str(tmp_path / "kvcm.sqlite3")
+    assert database["OPTIONS"]["transaction_mode"] == "IMMEDIATE"
+    assert "journal_mode=WAL" in database["OPTIONS"]["init_command"]
+
+
+def test_postgres_url(tmp_path: Path) -> None:
+    url = "postgres://kv:p%40ss@db.internal:5433/kvcm?sslmode=require"
+    database = databases(env(tmp_path, DATABASE_URL=url))["default"]
+    assert [database[name] for name in ("NAME", "USER", "PASSWORD", "HOST", "PORT")] == [
+        "kvcm",
+        "kv",
+        "p@ss",
+        "db.internal",
+        "5433",
+    ]
+    assert database["OPTIONS"]["sslmode"] == "require"
+    embedded = databases(env(tmp_path, DATABASE_URL="embedded-postgres"))["default"]
+    assert embedded["HOST"] == str(tmp_path / "postgres")
+    with pytest.raises(BadSetting, match="DATABASE_URL"):
+        databases(env(tmp_path, DATABASE_URL="mysql://x/y"))
+
+
+def test_redis_addresses_of_the_other_users(tmp_path: Path) -> None:
+    assert kombu_url("unix:///run/v.sock") == "redis+socket:///run/v.sock"
+    assert kombu_url("redis://host:6379/1") == "redis://host:6379/1"
+    settings = celery_settings(
+        env(tmp_path, KVCM_REDIS_URL="redis://index", KVCM_BROKER_URL="redis://broker")
+    )
+    assert settings["broker_url"] == "redis://broker"
+    assert (settings["task_acks_late"], settings["worker_prefetch_multiplier"]) == (True, 1)
+    assert settings["accept_content"] == ["json"]
+    hosts = channel_layers(env(tmp_path))["default"]["CONFIG"]["hosts"]
+    assert hosts == [{"address": f"unix://{tmp_path}/valkey.sock"}]
+
+
+@pytest.mark.parametrize(
+    ("variables", "reason"),
+    [
+        ({}, "KVCM_SECRET_KEY"),
+        ({"KVCM_SECRET_KEY": "x" * 50}, "DATABASE_URL"),
+        (
+            {"KVCM_SECRET_KEY": "x" * 50, "DATABASE_URL": "postgres://a/b", "KVCM_BIND": "0.0.0.0"},
+            "beyond loopback",
+        ),
+    ],
+)
+def test_production_refuses_unsafe_defaults(tmp_path: Path, variables: dict[str, str], reason: str) -> None:
+    environ = {
+        "PATH": os.environ["PATH"],
+        "KVCM_DATA_DIR": str(tmp_path),
+        "DJANGO_SETTINGS_MODULE": "kvcm_platform.settings.prod",
+        **variables,
+    }
+    command = [sys.executable, "-c", "import django; django.setup()"]
+    done = subprocess.run(command, env=environ, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode != 0
+    assert reason in done.stderr
+
+
+def test_importing_the_package_loads_no_framework() -> None:
+    code = "import kvcm_platform, sys; print('django' in sys.modules, 'celery' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["False", "False"]
