@@ -8,6 +8,7 @@ const ENDPOINTS = {
   overview: '/api/v1/overview',
   storages: '/api/v1/storages/',
   storage: '/api/v1/storages/{name}/',
+  storageHealth: '/api/v1/storages/{name}/health-changes/',
   groups: '/api/v1/instance-groups/',
   group: '/api/v1/instance-groups/{name}/',
   instances: '/api/v1/instances/',

@@ -5,7 +5,7 @@ import { keepPreviousData, queryOptions } from '@tanstack/react-query';
 import { listQuery, type ListSearch } from '../lib/listSearch';
 import { request } from './client';
 import { endpoint } from './endpoints';
-import type { GroupChange, Instance, InstanceGroup, Page, Storage, StorageChange } from './types';
+import type { GroupChange, HealthChange, Instance, InstanceGroup, Page, Storage, StorageChange } from './types';
 
 function listOf<T>(path: string, key: string, search: ListSearch, defaultSort: string) {
   const query = listQuery(search, defaultSort);
@@ -29,6 +29,13 @@ export const instancePath = (id: string) => endpoint('instance', id);
 
 export const storagesQuery = (search: ListSearch) => listOf<Storage>(endpoint('storages'), 'storages', search, 'name');
 export const storageQuery = (name: string) => objectOf<Storage>(storagePath(name), 'storages', name);
+/** Turns of a storage's health, the newest first. */
+export const storageHealthQuery = (name: string) =>
+  queryOptions({
+    queryKey: ['storages', 'health', name],
+    queryFn: ({ signal }) =>
+      request<Page<HealthChange>>(endpoint('storageHealth', name), { query: { page_size: 25 }, signal }),
+  });
 export const groupsQuery = (search: ListSearch) => listOf<InstanceGroup>(endpoint('groups'), 'groups', search, 'name');
 export const groupQuery = (name: string) => objectOf<InstanceGroup>(groupPath(name), 'groups', name);
 export const instancesQuery = (search: ListSearch) =>

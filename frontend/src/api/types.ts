@@ -12,6 +12,8 @@ export type Role = NonNullable<Session['role']>;
 export type ThemeChoice = Session['theme'];
 
 export type Storage = Schemas['StorageOutput'];
+export type HealthChange = Schemas['HealthChangeOutput'];
+
 export type InstanceGroup = Schemas['GroupOutput'];
 export type GroupUsage = NonNullable<InstanceGroup['usage']>;
 export type BlockTraffic = NonNullable<InstanceGroup['traffic']>;

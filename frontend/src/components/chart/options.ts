@@ -32,7 +32,7 @@ export function chartOptions(look: ChartLook, width: number, height: number): uP
   return {
     width,
     height,
-    padding: [8, 8, 0, 0],
+    padding: [8, 18, 0, 0],
     legend: { show: false },
     cursor: {
       y: false,

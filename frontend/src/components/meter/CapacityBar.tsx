@@ -24,19 +24,21 @@ export function CapacityBar({ parts, limit, limitLabel, high, low }: CapacityBar
   const limited = limit !== null && limit > 0;
   return (
     <div>
-      {/* The legend below says the same in words. */}
-      <div className={classes.bar} aria-hidden>
-        {segments(parts, whole).map((segment) => (
-          <span
-            key={segment.key}
-            className={classes.segment}
-            data-part={segment.key}
-            style={{ left: `${segment.start * 100}%`, width: `${segment.width * 100}%` }}
-          />
-        ))}
-        {limited && low != null && <span className={classes.low} style={{ left: at(low) }} />}
-        {limited && high != null && <span className={classes.high} style={{ left: at(high) }} />}
-      </div>
+      {/* The legend below says the same in words. Without a limit there is no whole to draw. */}
+      {limited && (
+        <div className={classes.bar} aria-hidden>
+          {segments(parts, whole).map((segment) => (
+            <span
+              key={segment.key}
+              className={classes.segment}
+              data-part={segment.key}
+              style={{ left: `${segment.start * 100}%`, width: `${segment.width * 100}%` }}
+            />
+          ))}
+          {low != null && <span className={classes.low} style={{ left: at(low) }} />}
+          {high != null && <span className={classes.high} style={{ left: at(high) }} />}
+        </div>
+      )}
       <dl className={classes.legend}>
         {parts.map((part) => (
           <div key={part.key} title={`${part.hint}\n${exactBytes(part.value)}`}>

@@ -50,7 +50,7 @@ export function Meter({ label, used, limit, high, low }: MeterProps) {
         aria-valuenow={Math.min(used, limit)}
         aria-valuetext={`${bytes(used)} of ${bytes(limit)}, ${share(ratio)}`}
       >
-        <div className={clsx(classes.fill, classes[level])} style={{ width }} />
+        {used > 0 && <div className={clsx(classes.fill, classes[level])} style={{ width }} />}
         {low != null && <span className={classes.low} style={{ left: `${low * 100}%` }} />}
         {high != null && <span className={classes.high} style={{ left: `${high * 100}%` }} />}
       </div>

@@ -16,6 +16,7 @@ import { milliseconds, share } from '../../lib/format';
 import { useRefetchInterval } from '../../live/LiveProvider';
 import layout from '../../components/layout.module.css';
 import { specRows, storageStatus, TYPE_NAMES, typeName } from './status';
+import { HealthHistory } from './HealthHistory';
 import { StorageActions } from './StorageActions';
 
 const route = getRouteApi('/app/storages/$name');
@@ -55,6 +56,7 @@ function StorageDetail({ storage }: { storage: Storage }) {
           <UsagePanel storage={storage} />
           <SpecPanel storage={storage} />
           <GroupsPanel storage={storage} />
+          <HealthHistory name={storage.name} />
         </div>
         <div className={layout.stack}>
           <HealthPanel storage={storage} />
