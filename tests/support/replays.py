@@ -27,7 +27,8 @@ def generated_trace(path: Path, requests: int = 400, seed: int = 7) -> tuple[int
     blocks = hits = 0
     with path.open("w") as file:
         for number in range(requests):
-            base = rng.choice(chains[-40:])
+            # A conversation ends when it is long; the next begins with the system prompt that all share.
+            base = rng.choice([chain for chain in chains[-40:] if len(chain) < 150] or [[0]])
             chain = base + [next(next_id) for _ in range(rng.randint(1, 30))]
             chains.append(chain)
             blocks += len(chain)
