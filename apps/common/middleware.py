@@ -11,6 +11,9 @@ from django.conf import settings
 from django.http import HttpRequest, HttpResponse
 from whitenoise.middleware import WhiteNoiseMiddleware
 
+from apps.common.api.errors import json_response
+from kvcm_platform.core.errors import Code
+
 _ACCEPTED_ID = re.compile(r"[A-Za-z0-9._:-]{1,64}")
 _Handler = Callable[[HttpRequest], HttpResponse]
 
@@ -28,6 +31,20 @@ class RequestIdMiddleware:
             response = self._get_response(request)
         response["X-Request-ID"] = request.request_id
         return response
+
+
+class BodyLimitMiddleware:
+    """Refuses bodies that no request of ours needs; the framework's parsers know no limit."""
+
+    def __init__(self, get_response: _Handler) -> None:
+        self._get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponse:
+        length = request.META.get("CONTENT_LENGTH") or "0"
+        if length.isdecimal() and int(length) <= settings.DATA_UPLOAD_MAX_MEMORY_SIZE:
+            return self._get_response(request)
+        limit = settings.DATA_UPLOAD_MAX_MEMORY_SIZE >> 20
+        return json_response(Code.TOO_LARGE, f"a request may have {limit} MiB", request)
 
 
 class SecurityHeadersMiddleware:

@@ -67,6 +67,7 @@ class Duties:
         complained_at = -COMPLAIN_SECONDS
         loop = asyncio.get_running_loop()
         while True:
+            started = loop.time()
             try:
                 await loop.run_in_executor(self._executor, _with_database, work)
             except (redis.RedisError, DatabaseError, OSError) as error:
@@ -75,7 +76,8 @@ class Duties:
                     log.warning("background work waits", work=name, error=str(error))
                 await asyncio.sleep(max(seconds, DUTIES_SECONDS))
                 continue
-            await asyncio.sleep(seconds)
+            # Work that has grown long takes half of its thread's time at most.
+            await asyncio.sleep(max(seconds, loop.time() - started) if seconds else 0)
 
     def _reconcile(self) -> None:
         reconcile(client=index_client())

@@ -2,17 +2,67 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Iterator
+from threading import Lock
+
+import orjson
 import redis
 
-from kvcm_platform.index import keyspace, leaving
-from kvcm_platform.index import registry as index_registry
-from kvcm_platform.index.stats import StorageUsage, storage_usages
+from kvcm_platform.index import keyspace
+from kvcm_platform.index.stats import REF_SHIFT, StorageUsage, parse_usage
 
 UsageByNumber = dict[int, StorageUsage]
+
+_PENDING = "p"
+_NUMBER = (1 << REF_SHIFT) - 1
 
 
 def usage_by_storage(client: redis.Redis) -> UsageByNumber:
     """Usage by storage number, removed instances with data left included. Raises redis.RedisError."""
-    registered = index_registry.read(client).instances.values()
-    removed = leaving.decode(client.hgetall(keyspace.LEAVING))
-    return storage_usages(client, [*registered, *removed])
+    pipeline = client.pipeline(transaction=False)
+    for base in _shards(client):
+        pipeline.hgetall(base)
+    totals: UsageByNumber = {}
+    for raw in pipeline.execute():
+        for (ref, state), (size, count) in parse_usage(raw).items():
+            had = totals.get(ref & _NUMBER, StorageUsage())
+            is_pending = state == _PENDING
+            totals[ref & _NUMBER] = StorageUsage(
+                used_bytes=had.used_bytes + size,
+                pending_bytes=had.pending_bytes + (size if is_pending else 0),
+                blocks=had.blocks + (0 if is_pending else count),
+            )
+    return totals
+
+
+def _shards(client: redis.Redis) -> Iterator[str]:
+    """Base keys of all shards. Of thousands of entries two members are read, so no entry is made."""
+    for field, value in client.hgetall(keyspace.REGISTRY).items():
+        text = value.partition(b" ")[2]
+        if field.startswith(b"instance:") and text:
+            yield from _shards_of(text)
+    for text in client.hvals(keyspace.LEAVING):
+        yield from _shards_of(text)
+
+
+def _shards_of(text: bytes) -> Iterator[str]:
+    entry = orjson.loads(text)
+    return (keyspace.instance(entry["number"], shard) for shard in range(entry["shards"]))
+
+
+class RecentUsage:
+    """The usage as it was at most `seconds` ago, for pages: however many look, the index is asked once."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._lock = Lock()
+        self._known: tuple[float, redis.Redis, UsageByNumber] | None = None
+
+    def get(self, client: redis.Redis) -> UsageByNumber:
+        """Raises redis.RedisError."""
+        with self._lock:
+            known = self._known
+            if known is None or known[1] is not client or time.monotonic() - known[0] > self._seconds:
+                known = self._known = (time.monotonic(), client, usage_by_storage(client))
+            return known[2]

@@ -22,6 +22,7 @@ log = structlog.get_logger(__name__)
 
 _IN_FLIGHT = timedelta(seconds=2)
 """A publication younger than this is being sent by whoever committed it."""
+_AT_ONCE = 200
 
 
 def reconcile(*, client: redis.Redis) -> bool:
@@ -48,7 +49,7 @@ def _is_being_sent() -> bool:
 def _publish_all(client: redis.Redis, published: int) -> None:
     with transaction.atomic():
         # Raised, so that this publication wins over whatever the index holds of an earlier life.
-        version = registry_version_lift(above=published)
+        version = registry_version_lift(above=published + 1)
         entries: list[Entry] = [*storage_entries(), *group_entries(), *instance_entries()]
     present = {(index_registry.KIND[type(entry)], _name(entry)) for entry in entries}
     known = index_registry.read(client)
@@ -57,7 +58,11 @@ def _publish_all(client: redis.Redis, published: int) -> None:
         *(("group", name) for name in known.groups),
         *(("instance", name) for name in known.instances),
     }
-    index_registry.publish(client, version=version, changed=entries, removed=sorted(listed - present))
+    # In pieces, so that the index serves in between; it shows the new version with the last one, so
+    # that an interrupted publication is begun again.
+    for at in range(0, len(entries), _AT_ONCE):
+        index_registry.publish(client, version=version - 1, changed=entries[at : at + _AT_ONCE])
+    index_registry.publish(client, version=version, removed=sorted(listed - present))
     log.info("registry published as a whole", version=version, entries=len(entries))
 
 

@@ -10,6 +10,7 @@ import redis
 import structlog
 
 from apps.common.redis_client import index_client
+from apps.instances.api.traffic import traffic_by_group
 from apps.instances.models import Instance, InstanceGroup
 from apps.instances.selectors import GroupDetail, group_details, instance_ids_by_group
 from kvcm_platform.index.stats import (
@@ -38,11 +39,8 @@ def groups_shown(rows: Sequence[InstanceGroup]) -> list[dict[str, Any]]:
     """The REST form of a page of groups, rows of `selectors.group_list`."""
     ids = instance_ids_by_group(rows)
 
-    def read(client: redis.Redis) -> tuple[dict[int, GroupUsage], dict[str, Traffic]]:
-        return (
-            group_usages(client, [row.number for row in rows]),
-            counters(client, [instance_id for group in ids.values() for instance_id in group]),
-        )
+    def read(client: redis.Redis) -> tuple[dict[int, GroupUsage], dict[int, Traffic]]:
+        return group_usages(client, [row.number for row in rows]), traffic_by_group(client, ids)
 
     figures = _from_index(read)
     shown = []
@@ -50,7 +48,7 @@ def groups_shown(rows: Sequence[InstanceGroup]) -> list[dict[str, Any]]:
         usage = traffic = None
         if figures is not None:
             usage = asdict(figures[0][detail.row.number])
-            traffic = _group_traffic([figures[1][instance_id] for instance_id in ids[detail.row.pk]])
+            traffic = _traffic(figures[1][detail.row.pk], "requested_blocks", "hit_blocks")
         shown.append(_group(detail, usage, traffic))
     return shown
 
@@ -69,14 +67,6 @@ def _group(
         "created_at": row.created_at,
         "updated_at": row.updated_at,
     }
-
-
-def _group_traffic(parts: list[Traffic]) -> dict[str, Any]:
-    total = Traffic(
-        requested_blocks=sum(part.requested_blocks for part in parts),
-        hit_blocks=sum(part.hit_blocks for part in parts),
-    )
-    return _traffic(total, "requested_blocks", "hit_blocks")
 
 
 def _traffic(traffic: Traffic, *names: str) -> dict[str, Any]:

@@ -12,10 +12,11 @@ import structlog
 from apps.common.redis_client import index_client
 from apps.storages.models import Storage
 from apps.storages.selectors import groups_naming
-from apps.storages.usage import UsageByNumber, usage_by_storage
+from apps.storages.usage import RecentUsage, UsageByNumber
 from kvcm_platform.index.stats import StorageUsage
 
 log = structlog.get_logger(__name__)
+_recent = RecentUsage(seconds=0.3)
 
 
 def storages_shown(rows: Sequence[Storage]) -> list[dict[str, Any]]:
@@ -56,7 +57,7 @@ def _shown(row: Storage, groups: list[str], usages: UsageByNumber | None) -> dic
 
 def _usages() -> UsageByNumber | None:
     try:
-        return usage_by_storage(index_client())
+        return _recent.get(index_client())
     except redis.RedisError as error:
         log.warning("usage is not shown: the index does not answer", error=str(error))
         return None

@@ -59,3 +59,9 @@ def test_unknown_address_and_host() -> None:
     lost = Client().get("/wp-admin")
     assert (lost.status_code, lost.json()["code"]) == (404, "not_found")
     assert Client().get("/", HTTP_HOST="evil.example").status_code == 400
+
+
+def test_body_that_is_too_large() -> None:
+    answer = Client().post("/api/v1/auth/login", b" " * ((8 << 20) + 1), content_type="application/json")
+    assert (answer.status_code, answer.json()["code"]) == (413, "request_too_large")
+    assert answer["X-Request-ID"]
