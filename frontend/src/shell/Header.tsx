@@ -49,9 +49,7 @@ function AccountMenu() {
     <Menu position="bottom-end" width={220} shadow="md">
       <Menu.Target>
         <UnstyledButton className={classes.account} aria-label={`Account: ${name}`}>
-          <span className={classes.avatar} aria-hidden>
-            {name.slice(0, 1).toUpperCase()}
-          </span>
+          <span className={classes.avatar} data-letter={name.slice(0, 1).toUpperCase()} aria-hidden />
           <span className={classes.accountName}>{name}</span>
           <IconChevronDown size={14} aria-hidden />
         </UnstyledButton>

@@ -50,7 +50,10 @@ export const theme: MantineThemeOverride = createTheme({
     PasswordInput: { defaultProps: { size: 'sm' } },
     NumberInput: { defaultProps: { size: 'xs' } },
     Select: { defaultProps: { size: 'xs' } },
-    Modal: { defaultProps: { centered: true, transitionProps: { duration: 120 } } },
+    Modal: {
+      defaultProps: { centered: true, padding: 'lg', transitionProps: { duration: 120 }, closeButtonProps: { 'aria-label': 'Close' } },
+      styles: { title: { fontWeight: 650, fontSize: px(fontSize.lg) } },
+    },
   },
 });
 

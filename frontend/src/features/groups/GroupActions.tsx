@@ -55,6 +55,8 @@ function QuotaForm({ group: newest, onDone }: { group: InstanceGroup; onDone: ()
       notifyDone(`Quota of ${group.name} is saved`);
       onDone();
     },
+    // After a conflict the page behind the dialog is old as well.
+    onError: () => void client.invalidateQueries({ queryKey: ['groups'] }),
   });
   const reload = useMutation({
     mutationFn: () => client.query({ ...groupQuery(group.name), staleTime: 0 }),
@@ -110,9 +112,13 @@ function QuotaForm({ group: newest, onDone }: { group: InstanceGroup; onDone: ()
       {save.error && (
         <MutationError error={save.error}>
           {conflict && (
-            <button type="button" className={classes.reload} onClick={() => reload.mutate()}>
-              Load the newest values
-            </button>
+            <>
+              {' '}
+              Somebody else saved the group while this was open.
+              <button type="button" className={classes.reload} onClick={() => reload.mutate()}>
+                Load the newest values
+              </button>
+            </>
           )}
         </MutationError>
       )}
