@@ -39,11 +39,9 @@ def probe(
     The periodic checks never create it: below a mount that went away they would fill the local disk.
     """
     if entry.type in FILE_TYPES:
-        return _within(
-            seconds, f"{entry.type}:{file_root(entry)}", lambda: _probe_files(entry, may_create_root)
-        )
+        return _within(seconds, file_root(entry), lambda: _probe_files(entry, may_create_root))
     if entry.type is StorageType.MOONCAKE:
-        return _within(seconds, f"mooncake:{entry.name}", lambda: _probe_master(entry, seconds))
+        return _within(seconds, entry.spec["master_service_entry"], lambda: _probe_master(entry, seconds))
     return ProbeResult(False, f"storages of type {entry.type} cannot hold blocks in this version")
 
 
@@ -54,7 +52,7 @@ def _within(seconds: float, target: str, work: Callable[[], None]) -> ProbeResul
         try:
             work()
         except OSError as error:
-            outcome.append(f"{error.strerror or error}" + (f": {error.filename}" if error.filename else ""))
+            outcome.append(f"{target}: {error.strerror or error}")
         else:
             outcome.append("")
 

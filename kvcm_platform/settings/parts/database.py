@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
@@ -24,9 +25,12 @@ def databases(env: Env) -> dict[str, dict[str, Any]]:
 
 def _sqlite(data_dir: Path) -> dict[str, Any]:
     data_dir.mkdir(parents=True, exist_ok=True)
+    path = data_dir / "kvcm.sqlite3"
+    # Made here for its mode: it holds session keys, and SQLite's other files copy it.
+    os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
     return {
         "ENGINE": "django.db.backends.sqlite3",
-        "NAME": str(data_dir / "kvcm.sqlite3"),
+        "NAME": str(path),
         "OPTIONS": {
             # A deferred transaction that reads before it writes fails at once when another process
             # wrote in between, whatever the timeout; IMMEDIATE waits its turn instead.

@@ -23,6 +23,7 @@ def env(tmp_path: Path, **variables: str) -> Env:
 def test_sqlite_by_default(tmp_path: Path) -> None:
     database = databases(env(tmp_path))["default"]
     assert database["NAME"] == str(tmp_path / "kvcm.sqlite3")
+    assert (tmp_path / "kvcm.sqlite3").stat().st_mode & 0o777 == 0o600
     assert database["OPTIONS"]["transaction_mode"] == "IMMEDIATE"
     assert "journal_mode=WAL" in database["OPTIONS"]["init_command"]
 
