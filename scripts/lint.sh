@@ -38,6 +38,8 @@ check "migrations" python manage.py makemigrations --check --dry-run
 check "proto" python proto/generate.py --check
 check "OpenAPI document" drift frontend/src/api/schema.json \
   python manage.py spectacular --validate --format openapi-json --file
+check "front end's API types" drift frontend/src/api/schema.d.ts \
+  frontend/node_modules/.bin/openapi-typescript frontend/src/api/schema.json -o
 check "configuration table" drift docs/configuration.md python -m kvcm_platform.supervisor.configuration_table
 check "front end" npm --prefix frontend run --silent lint
 check "front end tests" npm --prefix frontend run --silent test

@@ -61,8 +61,8 @@ class Terminal:
         self._stream = stream or sys.stdout
 
     def say(self, text: str = "") -> None:
-        # The reader may be gone (a closed pipe); the platform goes on without it.
-        with suppress(BrokenPipeError, ValueError):
+        # The reader may be gone (a closed pipe or window); the platform goes on without it.
+        with suppress(OSError, ValueError):
             self._stream.write(text + "\n")
             self._stream.flush()
 

@@ -14,7 +14,7 @@ import time
 from contextlib import suppress
 
 from redis.asyncio import Redis
-from redis.exceptions import RedisError
+from redis.exceptions import RedisError, ResponseError
 
 from kvcm_platform.settings.env import Env
 
@@ -134,6 +134,10 @@ class Supervisor:
     async def _require_external_redis(self) -> None:
         if not await valkey.wait_until_answers(self._client, _EXTERNAL_REDIS_SECONDS):
             raise CannotStart("The server that KVCM_REDIS_URL names does not answer.")
+        with suppress(ResponseError):  # A user without the right to ask may still be served.
+            version = str((await self._client.info("server"))["redis_version"])
+            if not valkey.is_new_enough(version):
+                raise CannotStart(f"The server that KVCM_REDIS_URL names is {version}; 7.2 is the oldest.")
 
     async def _start_valkey(self, group: asyncio.TaskGroup) -> None:
         socket = self._env.valkey_socket

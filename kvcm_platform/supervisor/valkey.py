@@ -49,7 +49,7 @@ def server_binary() -> str:
                 return str(binary)
     for name in ("valkey-server", "redis-server"):
         found = shutil.which(name)
-        if found and _version(found) >= _OLDEST:
+        if found and is_new_enough(_version(found)):
             return found
     raise CannotStart(
         "No Valkey server for this machine: install valkey-server (or redis-server) "
@@ -57,10 +57,15 @@ def server_binary() -> str:
     )
 
 
-def _version(binary: str) -> tuple[int, int]:
+def is_new_enough(version: str) -> bool:
+    match = re.match(r"(\d+)\.(\d+)", version)
+    return match is not None and (int(match[1]), int(match[2])) >= _OLDEST
+
+
+def _version(binary: str) -> str:
     answer = subprocess.run([binary, "--version"], capture_output=True, text=True, timeout=10, check=False)  # noqa: S603
-    match = re.search(r"v=(\d+)\.(\d+)", answer.stdout)
-    return (int(match[1]), int(match[2])) if match else (0, 0)
+    match = re.search(r"v=([\d.]+)", answer.stdout)
+    return match[1] if match else ""
 
 
 def write_configuration(data_dir: Path, socket: Path) -> Path:
