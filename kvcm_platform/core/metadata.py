@@ -18,6 +18,8 @@ from .ports import (
     BlockIndex,
     Facts,
     PlannedBlock,
+    Prefix,
+    PrefixSource,
     Record,
     RecordRules,
     RegistrySource,
@@ -28,9 +30,6 @@ from .ports import (
 from .registry import GroupEntry, InstanceEntry, LocationSpecInfo, Registry
 from .types import LocationStatus, QueryType, TrimStrategy
 
-FIRST_CHUNK = 256
-"""A prefix match reads this many keys first, then twice as many each time: it stops at the first miss."""
-LARGEST_CHUNK = 2048
 INSERT_SECONDS = 5
 MIN_DELETE_DELAY_MS = 500
 """Readers that got a URI just before a removal have at least this long (DESIGN 4.5)."""
@@ -84,12 +83,14 @@ class MetadataService:
     def __init__(
         self,
         index: BlockIndex,
+        prefixes: PrefixSource,
         rules: RecordRules,
         registry: RegistrySource,
         facts: Facts,
         limits: Limits | None = None,
     ) -> None:
         self._index = index
+        self._prefixes = prefixes
         self._rules = rules
         self._registry = registry
         self._facts = facts
@@ -117,9 +118,9 @@ class MetadataService:
                 f"block_keys: {len(blocks.keys)} are more than {self._limits.max_keys}",
                 field="block_keys",
             )
-        if blocks.keys:
+        if len(blocks.keys):
             return blocks.keys
-        if not blocks.tokens:
+        if not len(blocks.tokens):
             raise invalid("block_keys", "neither block_keys nor token_ids are given")
         if len(blocks.tokens) > self._limits.max_tokens:
             raise DomainError(
@@ -142,7 +143,7 @@ class MetadataService:
         sw_size: int,
         spec_names: Sequence[str],
     ) -> list[bytes]:
-        """Locations by one of the query types of WIRE.md 3.3."""
+        """Locations by one of the query types of WIRE.md 3.3: wire bytes, in pieces of one or more."""
         instance = await self.instance(instance_id)
         masks.check(mask)
         keys = self._keys(instance, blocks)
@@ -150,7 +151,7 @@ class MetadataService:
         placement.check_readable(registry, self._group(instance))
         match query:
             case QueryType.PREFIX_MATCH:
-                found = await self._prefix(instance, registry, keys, mask)
+                found = (await self._prefix(instance, registry, keys, mask)).pieces
             case QueryType.BATCH_GET:
                 found = await self._batch(instance, registry, keys)
             case QueryType.REVERSE_ROLL_SW_MATCH:
@@ -166,28 +167,17 @@ class MetadataService:
 
     async def _prefix(
         self, instance: InstanceEntry, registry: Registry, keys: Sequence[int], mask: Mask
-    ) -> list[bytes]:
+    ) -> Prefix:
+        tick = self._index.now_ms()
         wanted, held = masks.unmasked(mask, keys), masks.masked(mask, keys)
-        if held:
-            self._index.touch_keys(instance, held, 0)
-        unserved, served = registry.unserved_numbers(), self._rules.served
-        found: list[bytes] = []
-        at, size = 0, FIRST_CHUNK
-        while at < len(wanted):
-            records = await self._index.records(instance, wanted[at : at + size])
-            before = len(found)
-            for record in records:
-                wire = served(record, unserved)
-                if wire is None:
-                    break
-                found.append(wire)
-            hits = len(found) - before
-            self._index.touch(instance, records[:hits], len(held) + at)
-            if hits < len(records):
-                break
-            at, size = at + size, min(size * 2, LARGEST_CHUNK)
-        self._note_query(instance, len(wanted), len(found))
-        return found
+        if len(held):
+            self._index.touch_keys(instance, held, 0, tick)
+        cache_bytes = self._group(instance).meta_indexer.cache_policy.capacity_mb << 20
+        match = await self._prefixes.prefix(
+            instance, wanted, registry.unserved_numbers(), len(held), tick, cache_bytes
+        )
+        self._note_query(instance, len(wanted), match.count)
+        return match
 
     async def _batch(self, instance: InstanceEntry, registry: Registry, keys: Sequence[int]) -> list[bytes]:
         unserved = registry.unserved_numbers()
@@ -210,7 +200,7 @@ class MetadataService:
         answer = [self._rules.placeholder(instance)] * len(keys)
         if start is not None:
             answer[start : start + size] = [wire for wire in wires[start : start + size] if wire is not None]
-            self._index.touch(instance, records[start : start + size], start)
+            self._index.touch(instance, records[start : start + size], start, self._index.now_ms())
         self._note_query(instance, len(keys), size if start is not None else 0)
         return answer
 
@@ -222,7 +212,7 @@ class MetadataService:
         placement.check_readable(registry, self._group(instance))
         match query:
             case QueryType.PREFIX_MATCH:
-                return len(await self._prefix(instance, registry, keys, None))
+                return (await self._prefix(instance, registry, keys, None)).count
             case QueryType.BATCH_GET:
                 missing = self._rules.placeholder(instance)
                 return sum(wire is not missing for wire in await self._batch(instance, registry, keys))
@@ -255,6 +245,7 @@ class MetadataService:
             instance,
             [record if wire is not None else None for record, wire in zip(records, wires, strict=True)],
             0,
+            self._index.now_ms(),
         )
 
     def _note_query(self, instance: InstanceEntry, requested: int, hits: int) -> None:
@@ -278,13 +269,12 @@ class MetadataService:
             position.setdefault(key, at)
         unique = list(position)
         records = await self._index.records(instance, unique)
-        self._index.touch(instance, records, 0)
         missing = [
             key
             for key, record in zip(unique, records, strict=True)
             if not self._rules.exists(record, unserved)
         ]
-        plan = self._plan(instance, group, missing, position, spec_sets, timeout_seconds)
+        plan = self._plan(instance, group, missing, position, spec_sets, timeout_seconds, tuple(records))
         storage = None
         if plan.blocks:
             try:
@@ -330,6 +320,7 @@ class MetadataService:
         position: dict[int, int],
         spec_sets: tuple[tuple[int, tuple[LocationSpecInfo, ...]], ...],
         timeout_seconds: int,
+        existing: tuple[Record, ...],
     ) -> WritePlan:
         every = (0, instance.location_spec_infos)
         planned = []
@@ -349,6 +340,8 @@ class MetadataService:
             blocks=tuple(planned),
             insert_by_ms=now + min(INSERT_SECONDS * 1000, timeout_ms),
             deadline_ms=now + timeout_ms,
+            tick_ms=now,
+            existing=existing,
         )
 
     async def finish_write(self, instance_id: str, session_id: str, success: Mask) -> None:

@@ -46,6 +46,9 @@ class WritePlan:
     blocks: tuple[PlannedBlock, ...]
     insert_by_ms: int
     deadline_ms: int
+    tick_ms: int = 0
+    existing: tuple[Record, ...] = ()
+    """Records of the request's keys in order, None where a block is missing: their use is noted."""
 
     @property
     def size(self) -> int:
@@ -77,6 +80,33 @@ class Removed:
     size: int
 
 
+@dataclass(frozen=True, slots=True)
+class Prefix:
+    """A matched prefix: how many blocks, and their locations as wire bytes in pieces of one or more."""
+
+    count: int
+    pieces: list[bytes]
+
+
+class PrefixSource(Protocol):
+    """Prefix matches (kvcm_platform.index.search_cache.SearchCache)."""
+
+    async def prefix(
+        self,
+        instance: InstanceEntry,
+        keys: Sequence[int],
+        unserved: frozenset[int],
+        depth: int,
+        tick: int,
+        capacity_bytes: int,
+    ) -> Prefix:
+        """The longest served prefix of `keys`, the first of which is at `depth` of its prompt.
+
+        Notes the use of its blocks. `capacity_bytes` caps what may be remembered for the instance.
+        """
+        ...
+
+
 class RecordRules(Protocol):
     """What a record says."""
 
@@ -94,7 +124,9 @@ class RecordRules(Protocol):
 
     def placeholder(self, instance: InstanceEntry) -> bytes: ...
 
-    def only_specs(self, wire: bytes, names: frozenset[str]) -> bytes: ...
+    def only_specs(self, wire: bytes, names: frozenset[str]) -> bytes:
+        """One or more locations with the named specs alone."""
+        ...
 
 
 class BlockIndex(Protocol):
@@ -104,11 +136,14 @@ class BlockIndex(Protocol):
 
     async def records(self, instance: InstanceEntry, keys: Sequence[int]) -> list[Record]: ...
 
-    def touch(self, instance: InstanceEntry, records: Sequence[Record], depth: int) -> None:
-        """Notes that these records were used, the first of them at `depth`; flushed in the background."""
+    def touch(self, instance: InstanceEntry, records: Sequence[Record], depth: int, tick: int) -> None:
+        """Notes that these records were used, the first of them at `depth`; flushed in the background.
+
+        `tick` is the time of the request in the index's ms, one for all that a request used.
+        """
         ...
 
-    def touch_keys(self, instance: InstanceEntry, keys: Sequence[int], depth: int) -> None:
+    def touch_keys(self, instance: InstanceEntry, keys: Sequence[int], depth: int, tick: int) -> None:
         """The same for blocks whose records the caller did not need: read in the background."""
         ...
 

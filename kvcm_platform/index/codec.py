@@ -16,6 +16,8 @@ import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from kvcm_platform.core.registry import InstanceEntry, LocationSpecInfo, StorageEntry
 from kvcm_platform.core.types import LOCATION_WIRE_TYPE, WIRE_STORAGE_TYPE, LocationStatus
 from kvcm_platform.core.uris import SlotPosition
@@ -150,12 +152,13 @@ def placeholder(instance: InstanceEntry) -> bytes:
 
 
 def only_specs(wire: bytes, names: frozenset[str]) -> bytes:
-    """The location with the named specs alone; spec_size stays as it is (WIRE.md 3.3)."""
-    message = parse_location(wire)
-    kept = [spec for spec in message.location_specs if spec.name in names]
-    del message.location_specs[:]
-    message.location_specs.extend(kept)
-    return _field(LOCATIONS_TAG, message.SerializeToString())
+    """Locations with the named specs alone; spec_size stays as it is (WIRE.md 3.3)."""
+    answer = pb.GetCacheLocationResponse.FromString(wire)
+    for location in answer.locations:
+        kept = [spec for spec in location.location_specs if spec.name in names]
+        del location.location_specs[:]
+        location.location_specs.extend(kept)
+    return answer.SerializeToString()
 
 
 # Write-session header; the functions change its first part, `spec_sets` tells how blocks were placed.
@@ -215,7 +218,9 @@ class SessionHeader:
 
 
 def pack_keys(keys: Sequence[int]) -> bytes:
-    """Signed 64-bit keys, big endian, one behind the other."""
+    """Signed 64-bit keys (numbers or an int64 array), big endian, one behind the other."""
+    if isinstance(keys, np.ndarray):
+        return keys.astype(">i8").tobytes()
     return struct.pack(f">{len(keys)}q", *keys)
 
 

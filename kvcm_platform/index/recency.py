@@ -17,41 +17,57 @@ CHUNK = 512
 
 
 class RecencyBuffer:
-    """What was used since the last flush. Past its limits new touches are dropped and counted."""
+    """What was used since the last flush. Past its limits new touches are dropped and counted.
+
+    A tick is the time of a request (the server's ms); all that one request used has the same one, so
+    that within a chain only the depth decides.
+    """
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
         self._runs: dict[str, dict[bytes, tuple[int, int]]] = {}
         self._keys: dict[str, dict[int, tuple[int, int]]] = {}
+        self._chunks: dict[tuple[str, int], tuple[dict[bytes, int], int, int]] = {}
         self._run_count = self._key_count = 0
         self.dropped = 0
 
-    def touch(self, instance: InstanceEntry, found: Sequence[bytes | None], depth: int) -> None:
+    def touch(self, instance: InstanceEntry, found: Sequence[bytes | None], depth: int, tick: int) -> None:
         if self._run_count > MAX_RUNS:
             self.dropped += 1
             return
-        now = self._connection.now_ms()
         rows = self._runs.setdefault(keyspace.instance(instance.number, 0), {})
         before = len(rows)
         for run, position in records.runs(found, depth).items():
-            rows[run] = (position, now)
+            rows[run] = (position, tick)
         self._run_count += len(rows) - before
 
-    def touch_keys(self, instance: InstanceEntry, keys: Sequence[int], depth: int) -> None:
+    def touch_runs(self, base: str, runs: dict[bytes, int], depth: int, tick: int) -> None:
+        """The runs of a cached chunk whose first block is at `depth`; expanded only when flushed."""
+        if len(self._chunks) > MAX_RUNS:
+            self.dropped += 1
+            return
+        self._chunks[base, id(runs)] = (runs, depth, tick)
+
+    def touch_keys(self, instance: InstanceEntry, keys: Sequence[int], depth: int, tick: int) -> None:
         if self._key_count > MAX_KEYS:
             self.dropped += 1
             return
-        now = self._connection.now_ms()
         rows = self._keys.setdefault(keyspace.instance(instance.number, 0), {})
         before = len(rows)
         for position, key in enumerate(keys, depth):
-            rows[key] = (position, now)
+            rows[key] = (position, tick)
         self._key_count += len(rows) - before
 
     async def flush(self) -> None:
         keys, self._keys, self._key_count = self._keys, {}, 0
         for base, rows in keys.items():
             await self._resolve(base, rows)
+        chunks, self._chunks = self._chunks, {}
+        for (base, _), (found, depth, at) in chunks.items():
+            rows_of_base = self._runs.setdefault(base, {})
+            for run, position in found.items():
+                if rows_of_base.get(run, (0, 0))[1] < at:
+                    rows_of_base[run] = (depth + position, at)
         runs, self._runs, self._run_count = self._runs, {}, 0
         now = self._connection.now_ms()
         for base, touched in runs.items():

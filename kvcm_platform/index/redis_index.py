@@ -9,12 +9,20 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 from kvcm_platform.core import uris
 from kvcm_platform.core.errors import Code, DomainError, invalid
 from kvcm_platform.core.masks import Mask
-from kvcm_platform.core.ports import PlannedBlock, Record, Removed, TrimMode, WriteLimits, WritePlan
+from kvcm_platform.core.ports import (
+    PlannedBlock,
+    Prefix,
+    Record,
+    Removed,
+    TrimMode,
+    WriteLimits,
+    WritePlan,
+)
 from kvcm_platform.core.registry import InstanceEntry, StorageEntry
 from kvcm_platform.core.types import WIRE_STORAGE_TYPE, LocationStatus
 from kvcm_platform.core.uris import SlotPosition
 
-from . import codec, keyspace, trims
+from . import codec, keyspace, records, trims
 from .connection import Connection, IndexUnavailable, StaleGeneration
 from .recency import RecencyBuffer
 from .usage import ShardRef, UsagePusher
@@ -22,19 +30,23 @@ from .usage import ShardRef, UsagePusher
 CHUNK = 512
 """Keys that one server-side function changes at most (DESIGN 4.1)."""
 RUN = 16
+FIRST_CHUNK = 256
+"""A prefix match reads this many keys first, then twice as many each time: it stops at the first miss."""
+LARGEST_CHUNK = 2048
 OPEN = 1
 SESSION_GONE = "write_session_id has been deleted"
 
 P = ParamSpec("P")
+S = TypeVar("S")
 T = TypeVar("T")
 
 
 def guarded(
-    method: Callable[Concatenate[RedisIndex, P], Coroutine[Any, Any, T]],
-) -> Callable[Concatenate[RedisIndex, P], Coroutine[Any, Any, T]]:
+    method: Callable[Concatenate[S, P], Coroutine[Any, Any, T]],
+) -> Callable[Concatenate[S, P], Coroutine[Any, Any, T]]:
     """Turns an outage into NOT_READY, with the reason."""
 
-    async def call(self: RedisIndex, /, *args: P.args, **kwargs: P.kwargs) -> T:
+    async def call(self: S, /, *args: P.args, **kwargs: P.kwargs) -> T:
         try:
             return await method(self, *args, **kwargs)
         except IndexUnavailable as error:
@@ -71,7 +83,7 @@ class RedisIndex:
 
     @guarded
     async def records(self, instance: InstanceEntry, keys: Sequence[int]) -> list[Record]:
-        if not keys:
+        if len(keys) == 0:
             return []
         name = keyspace.blocks(keyspace.instance(instance.number, 0))
         if len(keys) <= CHUNK:
@@ -81,6 +93,28 @@ class RedisIndex:
             [("HMGET", name, *_fields(keys[at : at + CHUNK])) for at in range(0, len(keys), CHUNK)]
         )
         return [record for part in parts for record in part]
+
+    @guarded
+    async def prefix(
+        self, instance: InstanceEntry, keys: Sequence[int], unserved: frozenset[int], depth: int, tick: int
+    ) -> Prefix:
+        """The longest served prefix of `keys`, read in growing chunks up to the first miss."""
+        found: list[bytes] = []
+        at, size = 0, FIRST_CHUNK
+        while at < len(keys):
+            read = await self.records(instance, keys[at : at + size])
+            before = len(found)
+            for record in read:
+                wire = records.served(record, unserved)
+                if wire is None:
+                    break
+                found.append(wire)
+            hits = len(found) - before
+            self.touch(instance, read[:hits], depth + at, tick)
+            if hits < len(read):
+                break
+            at, size = at + size, min(size * 2, LARGEST_CHUNK)
+        return Prefix(len(found), found)
 
     @guarded
     async def reserve(self, plan: WritePlan, candidates: Sequence[StorageEntry]) -> StorageEntry:
@@ -114,6 +148,9 @@ class RedisIndex:
         entries = [] if storage is None else build_entries(plan, storage, self.now_ms())
         shard = shard_of(plan.instance)
         keys = [block.key for block in plan.blocks]
+        touched = b"".join(
+            run + min(depth, 0xFFFF).to_bytes(2) for run, depth in records.runs(plan.existing, 0).items()
+        )
         packed = codec.pack_keys(keys)
         header = session_header(plan, storage, self.now_ms())
         unserved_blob = b"".join(number.to_bytes(2) for number in sorted(unserved))
@@ -125,7 +162,8 @@ class RedisIndex:
                 *("kvcm_write", shard.base, plan.session_id),
                 *((header, packed) if at == 0 else (b"", b"")),
                 *(limits.max_sessions, limits.max_key_count, unserved_blob, at, depths),
-                *(packed[at * 8 : (at + CHUNK) * 8], *entries[at : at + CHUNK]),
+                *(packed[at * 8 : (at + CHUNK) * 8], plan.tick_ms, touched if at == 0 else b""),
+                *entries[at : at + CHUNK],
             )
             self.pusher.mark(shard)
             if reply[0] != b"OK":

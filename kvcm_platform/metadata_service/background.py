@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
+from dataclasses import asdict
 
 import structlog
 from redis.exceptions import RedisError
@@ -13,12 +14,14 @@ from kvcm_platform.index import heartbeat, keyspace
 from kvcm_platform.index.connection import Connection
 from kvcm_platform.index.facts import FactsBuffer
 from kvcm_platform.index.redis_index import RedisIndex
+from kvcm_platform.index.search_cache import SearchCache
 
 from .meta_handlers import StandDown
 
 log = structlog.get_logger(__name__)
 
 PUSH_SECONDS = 0.05
+STREAM_SECONDS = 0.05
 FACTS_SECONDS = 0.2
 RECENCY_SECONDS = 1.0
 HEARTBEAT_SECONDS = 1.0
@@ -44,12 +47,14 @@ class Background:
         self,
         connection: Connection,
         index: RedisIndex,
+        search_cache: SearchCache,
         facts: FactsBuffer,
         stand_down: StandDown,
         node_id: str,
     ) -> None:
         self._connection = connection
         self._index = index
+        self._search_cache = search_cache
         self._facts = facts
         self._stand_down = stand_down
         self._node_id = node_id
@@ -58,6 +63,7 @@ class Background:
         """Runs all loops until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(every(PUSH_SECONDS, "usage", self._index.pusher.flush))
+            tasks.create_task(every(STREAM_SECONDS, "stream", self._search_cache.refresh_active))
             tasks.create_task(every(FACTS_SECONDS, "facts", self._flush_facts))
             tasks.create_task(every(RECENCY_SECONDS, "recency", self._index.recency.flush))
             tasks.create_task(every(HEARTBEAT_SECONDS, "heartbeat", self._beat))
@@ -78,4 +84,5 @@ class Background:
         self._stand_down.set(await self._connection.call("PTTL", keyspace.demoted(self._node_id)))
 
     async def _beat(self) -> None:
-        await self._connection.call(*heartbeat.command("metadata", self._node_id))
+        detail = {"search_cache": asdict(self._search_cache.counters)}
+        await self._connection.call(*heartbeat.command("metadata", self._node_id, detail))

@@ -190,7 +190,7 @@ class MetaHandlers:
         found = await self._service.get_cache_location(
             request.instance_id,
             request.query_type,
-            mapping.blocks(request),
+            mapping.query_blocks(request),
             mapping.mask(request, "block_mask"),
             request.sw_size,
             request.location_spec_names,
@@ -200,7 +200,7 @@ class MetaHandlers:
 
     async def _location_len(self, request: pb.GetCacheLocationLenRequest, request_id: str) -> bytes:
         length = await self._service.get_cache_location_len(
-            request.instance_id, request.query_type, mapping.blocks(request), request.sw_size
+            request.instance_id, request.query_type, mapping.query_blocks(request), request.sw_size
         )
         return pb.GetCacheLocationLenResponse(
             header=mapping.header(request_id), cache_location_len=length

@@ -17,6 +17,7 @@ from kvcm_platform.index.facts import FactsBuffer
 from kvcm_platform.index.records import WireRecords
 from kvcm_platform.index.redis_index import RedisIndex
 from kvcm_platform.index.registry_mirror import RegistryMirror
+from kvcm_platform.index.search_cache import SearchCache
 from kvcm_platform.settings.env import Env
 
 from .access import MetaAccess
@@ -56,13 +57,23 @@ class Process:
             max_sessions=env["KVCM_MAX_SESSIONS"],
             default_write_timeout=env["KVCM_WRITE_TIMEOUT_S"],
         )
-        service = MetadataService(self.index, WireRecords(), self.mirror, self.facts, limits)
+        self.search_cache = SearchCache(
+            self.index, env["KVCM_SEARCH_CACHE_MB"] << 20, is_strict=env["KVCM_STRICT_READS"]
+        )
+        service = MetadataService(
+            self.index, self.search_cache, WireRecords(), self.mirror, self.facts, limits
+        )
         host = "localhost" if env.is_loopback else env.bind
         endpoint = Endpoint(env.node_id, host, env["KVCM_META_RPC_PORT"], env["KVCM_META_HTTP_PORT"])
         access = MetaAccess(env.meta_auth, env["KVCM_META_NETWORKS"], self.connection)
         self.handlers = MetaHandlers(service, self.mirror, self.control, self.facts, access, endpoint)
         self.background = Background(
-            self.connection, self.index, self.facts, self.handlers.stand_down, env.node_id
+            self.connection,
+            self.index,
+            self.search_cache,
+            self.facts,
+            self.handlers.stand_down,
+            env.node_id,
         )
 
     async def run(self) -> None:

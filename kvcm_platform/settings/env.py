@@ -81,6 +81,8 @@ KNOBS: tuple[Knob, ...] = (
         "metadata processes that share the ports",
         "number of cores, at most 4",
     ),
+    Knob("KVCM_SEARCH_CACHE_MB", _integer(0, 1 << 20), "512", "search cache of a metadata process; 0 = none"),
+    Knob("KVCM_STRICT_READS", _flag, "0", "confirm the event stream on every match, not every 100 ms"),
     Knob("KVCM_WRITE_TIMEOUT_S", _integer(1, 3600), "30", "write timeout where a client sends none"),
     Knob("KVCM_MAX_KEYS", _integer(1, 1 << 24), "65536", "block keys a call"),
     Knob("KVCM_MAX_TOKENS", _integer(1, 1 << 28), str(4 << 20), "token ids a call"),
@@ -89,7 +91,7 @@ KNOBS: tuple[Knob, ...] = (
     Knob("KVCM_ADMIN_USERNAME", str, "admin", "first start only"),
     Knob("KVCM_ADMIN_PASSWORD", str, "", "first start only", "random, printed once"),
     Knob("KVCM_SECRET_KEY", str, "", "required in production settings", "generated into the data dir"),
-    Knob("KVCM_INTERNAL_TOKEN", str, "", "lets metadata processes call control", "generated into the data dir"),
+    Knob("KVCM_INTERNAL_TOKEN", str, "", "lets metadata processes call control", "generated into data dir"),
     Knob(
         "KVCM_META_AUTH",
         _choice("", "open", "network", "token"),
@@ -98,9 +100,17 @@ KNOBS: tuple[Knob, ...] = (
         "`open` on loopback, `token` otherwise",
     ),
     Knob("KVCM_META_NETWORKS", str, "", "comma-separated CIDRs for `KVCM_META_AUTH=network`"),
-    Knob("KVCM_ADMIN_AUTH", _choice("token", "open"), "token", "admin gRPC and HTTP; `open` on loopback only"),
+    Knob(
+        "KVCM_ADMIN_AUTH", _choice("token", "open"), "token", "admin gRPC and HTTP; `open` on loopback only"
+    ),
     Knob("KVCM_TRUSTED_NETWORKS", str, "", "CIDRs declared safe without TLS; needed to bind beyond loopback"),
-    Knob("KVCM_NODE_ID", str, "", "name of this host in the cluster", "host name + random, kept in the data dir"),
+    Knob(
+        "KVCM_NODE_ID",
+        str,
+        "",
+        "name of this host in the cluster",
+        "host name + random, kept in the data dir",
+    ),
     Knob("KVCM_LEADER_LEASE_MS", _integer(1000, 600_000), "10000", "lease of the background duties"),
     Knob("KVCM_LOG_LEVEL", _choice("DEBUG", "INFO", "WARNING", "ERROR"), "INFO", "log level at start"),
 )
@@ -176,7 +186,11 @@ class Env:
     def control_address(self) -> str:
         """Where metadata processes reach AdminService on this host."""
         host = "127.0.0.1" if self.bind in {"0.0.0.0", "localhost"} else self.bind  # noqa: S104
-        return f"[{host}]:{self['KVCM_ADMIN_RPC_PORT']}" if ":" in host else f"{host}:{self['KVCM_ADMIN_RPC_PORT']}"
+        return (
+            f"[{host}]:{self['KVCM_ADMIN_RPC_PORT']}"
+            if ":" in host
+            else f"{host}:{self['KVCM_ADMIN_RPC_PORT']}"
+        )
 
     @cached_property
     def secret_key(self) -> str:

@@ -11,7 +11,7 @@ from kvcm_platform.core.metadata import Blocks
 from kvcm_platform.core.registry import Quota
 from kvcm_platform.core.types import QueryType
 from kvcm_platform.index import keyspace
-from tests.support.data_plane import DataPlane, group
+from tests.support.data_plane import DataPlane, data_plane, group
 
 SIZE = 1024
 BASE = keyspace.instance(0xABC, 0)
@@ -42,8 +42,9 @@ class Model:
 
 
 class Program:
-    def __init__(self, plane: DataPlane, seed: int, quota_blocks: int) -> None:
+    def __init__(self, plane: DataPlane, reader: DataPlane, seed: int, quota_blocks: int) -> None:
         self.plane = plane
+        self.reader = reader
         self.random = random.Random(seed)
         self.model = Model(quota_blocks)
         self.open: list[tuple[object, list[int]]] = []
@@ -112,7 +113,8 @@ class Program:
     async def match(self) -> None:
         keys = self.chain()
         offset = self.random.choice([0, 0, 1, len(keys) // 2])
-        assert len(await self.plane.match(keys, mask=offset)) == self.model.prefix(keys, offset)
+        for plane in (self.plane, self.reader):
+            assert len(await plane.match(keys, mask=offset)) == self.model.prefix(keys, offset)
         batch = await self.plane.match(keys, QueryType.BATCH_GET)
         assert [bool(location.uri) for location in batch] == [self.model.serving(key) for key in keys]
 
@@ -128,10 +130,11 @@ class Program:
         assert (count.used, count.reserved) == (self.model.used * SIZE, 0)
 
 
-async def run(plane: DataPlane, seed: int, steps: int, quota_blocks: int) -> None:
+async def run(plane: DataPlane, reader: DataPlane, seed: int, steps: int, quota_blocks: int) -> None:
     plane.publish(2, group(quota=Quota(quota_blocks * SIZE)))
     await plane.mirror.refresh()
-    program = Program(plane, seed, quota_blocks)
+    await reader.mirror.refresh()
+    program = Program(plane, reader, seed, quota_blocks)
     for number in range(steps):
         await program.step()
         if number % 10 == 9:
@@ -141,11 +144,14 @@ async def run(plane: DataPlane, seed: int, steps: int, quota_blocks: int) -> Non
 
 @pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize("quota_blocks", [900, 1 << 40])
-async def test_random_programs(plane, seed, quota_blocks):
-    await run(plane, seed, 120, quota_blocks)
+async def test_random_programs(plane, empty_valkey, seed, quota_blocks):
+    """The second process only reads, through a search cache far too small for the index."""
+    async with data_plane(empty_valkey.url, plane.client, cache_bytes=100_000) as reader:
+        await run(plane, reader, seed, 120, quota_blocks)
 
 
 @pytest.mark.long
 @pytest.mark.timeout(1500)
-async def test_long_random_program(plane):
-    await run(plane, 4711, 20_000, 2000)
+async def test_long_random_program(plane, empty_valkey):
+    async with data_plane(empty_valkey.url, plane.client, cache_bytes=100_000) as reader:
+        await run(plane, reader, 4711, 20_000, 2000)

@@ -34,6 +34,8 @@ from kvcm_platform.index.records import WireRecords
 from kvcm_platform.index.recount import GroupCount, recount_group
 from kvcm_platform.index.redis_index import RedisIndex
 from kvcm_platform.index.registry_mirror import RegistryMirror
+from kvcm_platform.index.search_cache import SearchCache
+from kvcm_platform.pb import meta_service_pb2 as pb
 
 UNLIMITED = 1 << 50
 
@@ -96,12 +98,22 @@ def found(wire: bytes) -> Found:
     return Found(message.type, message.spec_size, tuple((s.name, s.uri) for s in message.location_specs))
 
 
+def found_all(pieces: Sequence[bytes]) -> list[Found]:
+    """Locations of an answer that comes in pieces of one or more."""
+    answer = pb.GetCacheLocationResponse.FromString(b"".join(pieces))
+    return [
+        Found(one.type, one.spec_size, tuple((s.name, s.uri) for s in one.location_specs))
+        for one in answer.locations
+    ]
+
+
 @dataclass
 class DataPlane:
     """One process's stack. Several may share a server, as metadata processes do."""
 
     service: MetadataService
     index: RedisIndex
+    cache: SearchCache
     mirror: RegistryMirror
     client: redis.Redis
     facts: FactsBuffer
@@ -134,7 +146,7 @@ class DataPlane:
         wires = await self.service.get_cache_location(
             instance_id, query, Blocks(keys, ()), mask, sw_size, names
         )
-        return [found(wire) for wire in wires]
+        return found_all(wires)
 
     async def statuses(self, keys: Sequence[int], instance_id: str = "model-a") -> list[str]:
         metas = await self.service.get_cache_meta(instance_id, Blocks(keys, ()), None)
@@ -155,7 +167,12 @@ class DataPlane:
 
 @asynccontextmanager
 async def data_plane(
-    url: str, client: redis.Redis, *entries: Entry, limits: Limits | None = None
+    url: str,
+    client: redis.Redis,
+    *entries: Entry,
+    limits: Limits | None = None,
+    cache_bytes: int = 64 << 20,
+    is_strict: bool = True,
 ) -> AsyncIterator[DataPlane]:
     """Connects a stack; entries are published first, by default one of each kind."""
     connection = Connection(url)
@@ -167,8 +184,9 @@ async def data_plane(
     mirror = RegistryMirror(connection)
     await mirror.refresh()
     facts = FactsBuffer("test")
-    service = MetadataService(index, WireRecords(), mirror, facts, limits)
+    cache = SearchCache(index, cache_bytes, is_strict=is_strict)
+    service = MetadataService(index, cache, WireRecords(), mirror, facts, limits)
     try:
-        yield DataPlane(service, index, mirror, client, facts)
+        yield DataPlane(service, index, cache, mirror, client, facts)
     finally:
         await connection.close()

@@ -88,13 +88,19 @@ local function usage_delta()
 end
 
 -- Ends a change: usage, sequence, epoch and one stream entry a kind of event.
-local function leave(base, usage, events)
+-- runs: set of the run names that the dropped keys belonged to, for search caches.
+local function leave(base, usage, events, runs)
   usage.apply(base)
   call('HINCRBY', base, 'seq', 1)
   for kind, keys in pairs(events or {}) do
     if #keys > 0 then
+      local names = {}
+      if kind == 'drop' then
+        for run in pairs(runs) do names[#names + 1] = run end
+      end
       local epoch = call('HINCRBY', base, 'epoch', 1)
-      call('XADD', base .. ':e', 'MAXLEN', '~', STREAM_LENGTH, '*', 'e', epoch, 't', kind, 'k', concat(keys))
+      call('XADD', base .. ':e', 'MAXLEN', '~', STREAM_LENGTH, '*', 'e', epoch, 't', kind, 'k', concat(keys),
+        'r', concat(names))
     end
   end
 end
@@ -122,6 +128,11 @@ end
 local function note_removed(removed, run, key)
   removed[run] = removed[run] or {}
   removed[run][key] = true
+end
+
+-- Place of a run in the recency order: by time, within one tick the deepest first.
+local function score(tick_ms, depth)
+  return string.format('%.0f', tick_ms * 4096 + 4095 - math.min(depth, 4095))
 end
 
 -- Puts a location on the list of pending deletions.

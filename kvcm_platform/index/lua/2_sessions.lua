@@ -54,7 +54,8 @@ end
 -- kvcm_write: inserts one chunk of WRITING locations, the first one together with the session.
 -- ARGV: gen, sid, session header (first chunk) or '', all keys (first chunk) or '', max sessions, max keys,
 --       unserved storage numbers as 2-byte values, index of the chunk's first key, depths (2 bytes a key),
---       keys of the chunk, then one location entry a key.
+--       keys of the chunk, tick (ms), runs of the request's existing blocks (10 + 2 bytes of depth each, first
+--       chunk), then one location entry a key. One tick for all runs of a request: a chain is evicted from its tail.
 -- Returns {'OK', indexes of keys that exist by now}; {'LATE'} after the insert-by time; {'SESSIONS'}; {'KEYS'}.
 -- Losing entries go to the pending list at once: their slots must be freed.
 register('kvcm_write', function(keys, args)
@@ -82,10 +83,15 @@ register('kvcm_write', function(keys, args)
   local unserved = {}
   for i = 1, #args[7], 2 do unserved[struct.unpack('>I2', sub(args[7], i, i + 1))] = true end
   local offset, usage, lost, bytes = tonumber(args[8]), usage_delta(), {}, 0
+  local tick = math.min(now, tonumber(args[11]))
+  for at = 1, #args[12], 12 do
+    local run, depth = struct.unpack('>c10I2', sub(args[12], at, at + 11))
+    call('ZADD', base .. ':r', 'XX', 'GT', score(tick, depth), run)
+  end
   local runs, run_depth, sets = {}, {}, {}
   local known = #chunk > 0 and call('HMGET', base .. ':b', unpack(chunk)) or {}
   for i, key in ipairs(chunk) do
-    local entry, record = args[10 + i], known[i]
+    local entry, record = args[12 + i], known[i]
     local size = size_at(entry, 1)
     if record and exists(record, unserved) then
       lost[#lost + 1] = offset + i - 1
@@ -108,7 +114,7 @@ register('kvcm_write', function(keys, args)
   for run, members in pairs(runs) do
     local before = call('HGET', base .. ':n', run) or ''
     call('HSET', base .. ':n', run, before .. concat(members))
-    call('ZADD', base .. ':r', string.format('%.0f', now * 4096 + 4095 - math.min(run_depth[run], 4095)), run)
+    call('ZADD', base .. ':r', score(tick, run_depth[run]), run)
   end
   if #lost > 0 then
     local packed = {call('HGET', base .. ':w', sid .. ':x') or ''}
@@ -178,7 +184,7 @@ local function finish_chunk(base, sid, session, from)
   if #sets > 0 then call('HSET', base .. ':b', unpack(sets)) end
   if #dels > 0 then call('HDEL', base .. ':b', unpack(dels)) end
   forget_runs(base, removed)
-  leave(base, usage, {serve = served, drop = dropped})
+  leave(base, usage, {serve = served, drop = dropped}, removed)
   if to < session.count then return to end
   if session.inserted < session.count then note_inserted(base, sid, 0, true) end
   session_drop(base, sid)

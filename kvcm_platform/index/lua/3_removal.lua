@@ -17,7 +17,7 @@ register('kvcm_remove', function(keys, args)
   if #chunk == 0 then return {0, 0} end
   local records = call('HMGET', base .. ':b', unpack(chunk))
   local sets, dels, removed, usage, dropped = {}, {}, {}, usage_delta(), {}
-  local count, bytes = 0, 0
+  local count, bytes, touched = 0, 0, {}
   for i, key in ipairs(chunk) do
     local record = records[i]
     if record then
@@ -35,6 +35,7 @@ register('kvcm_remove', function(keys, args)
         local size = size_at(record, at)
         local entry = char(DELETING) .. sub(record, at + 1, stop)
         changed, count, bytes = true, count + 1, bytes + size
+        touched[sub(entry, 6, 15)] = true
         if mode == 'meta' then
           usage.moved(ref, status == SERVING and 's' or 'w', nil, size)
           add_pending(base, now, 'o', key, entry)
@@ -61,7 +62,7 @@ register('kvcm_remove', function(keys, args)
     if #sets > 0 then call('HSET', base .. ':b', unpack(sets)) end
     if #dels > 0 then call('HDEL', base .. ':b', unpack(dels)) end
     forget_runs(base, removed)
-    leave(base, usage, {drop = dropped})
+    leave(base, usage, {drop = dropped}, touched)
   end
   return {count, string.format('%d', bytes)}
 end)
@@ -147,8 +148,7 @@ register('kvcm_touch', function(keys, args)
   local now, recency, blob = now_ms(), keys[1] .. ':r', args[2]
   for at = 1, #blob, 16 do
     local run, depth, age = struct.unpack('>c10I2I4', sub(blob, at, at + 15))
-    local score = (now - age) * 4096 + 4095 - math.min(depth, 4095)
-    call('ZADD', recency, 'XX', 'GT', string.format('%.0f', score), run)
+    call('ZADD', recency, 'XX', 'GT', score(now - age, depth), run)
   end
   return #blob / 16
 end)

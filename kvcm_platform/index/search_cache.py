@@ -1,0 +1,356 @@
+"""The search cache of a metadata process: serving blocks as prefix chunks (DESIGN 4.5).
+
+A chunk is up to 64 consecutive blocks of one prefix: their keys are its name, their encoded
+locations together its value. Block keys chain over their prefix, so prompts that share a prefix
+share its chunks, and a hit copies 64 locations at once.
+
+Correctness rests on the shard's event stream. Each drop names the runs it took blocks from, and
+takes the chunks with blocks of those runs out of the cache. A chunk is handed out only while the
+stream position was confirmed at most MAX_AGE ago; otherwise the position is confirmed first. A
+gap in the epochs, a trimmed stream or a new generation empties the instance's part of the cache.
+Only serving blocks are cached: what is not in the cache is asked in Redis, so a block that
+another process finished is seen by the next call.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import OrderedDict, deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from kvcm_platform.core.ports import Prefix
+from kvcm_platform.core.registry import InstanceEntry
+
+from . import keyspace
+from .codec import HEADER
+from .connection import Connection, IndexUnavailable
+from .records import served
+from .redis_index import FIRST_CHUNK, LARGEST_CHUNK, RedisIndex, guarded
+from .usage import as_dict
+
+CHUNK = 64
+"""Blocks a chunk."""
+KEY_BYTES = 8
+CONFIRM_AFTER = 0.12
+"""Seconds after which a call confirms the stream position before it uses the cache."""
+MAX_AGE = 0.2
+"""A removed location is handed out no longer than this."""
+ACTIVE_SECONDS = 5.0
+RECENT_DROPS = 4096
+STREAM_BATCH = 1000
+MAX_CONFIRMS = 100
+OVERHEAD = 400
+"""Bytes of bookkeeping a chunk, beside its keys, value and runs."""
+
+
+@dataclass(slots=True, eq=False)
+class Chunk:
+    name: bytes
+    wire: bytes
+    runs: dict[bytes, int]
+    """Run name -> depth of its first block, counted from the chunk's start."""
+
+    @property
+    def size(self) -> int:
+        return len(self.name) + len(self.wire) + len(self.runs) * 150 + OVERHEAD
+
+
+@dataclass(slots=True)
+class CacheCounters:
+    """Since the process began. `bytes` is what is held now."""
+
+    hit_chunks: int = 0
+    miss_chunks: int = 0
+    invalidated_chunks: int = 0
+    evicted_chunks: int = 0
+    resets: int = 0
+    bytes: int = 0
+
+
+@dataclass(slots=True, eq=False)
+class InstanceCache:
+    """The part of one instance. `epoch` is the last stream position applied; None = not known yet."""
+
+    base: str
+    max_bytes: int
+    chunks: OrderedDict[bytes, Chunk] = field(default_factory=OrderedDict)
+    by_run: dict[bytes, set[bytes]] = field(default_factory=dict)
+    size: int = 0
+    epoch: int | None = None
+    position: bytes = b"-"
+    confirmed_at: float = 0.0
+    used_at: float = 0.0
+    generation: int = 0
+    unserved: frozenset[int] = frozenset()
+    drop_count: int = 0
+    recent_drops: deque[tuple[int, frozenset[bytes]]] = field(
+        default_factory=lambda: deque(maxlen=RECENT_DROPS)
+    )
+    refreshing: asyncio.Task[None] | None = None
+
+
+class SearchCache:
+    """Prefix matches of one process. `refresh_active` is called every 50 ms by the background loop."""
+
+    def __init__(self, index: RedisIndex, max_bytes: int, *, is_strict: bool = False) -> None:
+        self._index = index
+        self._connection: Connection = index.connection
+        self._max_bytes = max_bytes
+        self._is_strict = is_strict
+        self._instances: OrderedDict[int, InstanceCache] = OrderedDict()
+        self.counters = CacheCounters()
+
+    @guarded
+    async def prefix(
+        self,
+        instance: InstanceEntry,
+        keys: Sequence[int],
+        unserved: frozenset[int],
+        depth: int,
+        tick: int,
+        capacity_bytes: int,
+    ) -> Prefix:
+        """The longest served prefix of `keys`, the first of which is at `depth` of its prompt.
+
+        `capacity_bytes` caps the instance's share; 0 turns the cache off for it.
+        """
+        if not self._max_bytes or not capacity_bytes or len(keys) == 0:
+            return await self._index.prefix(instance, keys, unserved, depth, tick)
+        cache = self._part(instance, capacity_bytes, unserved)
+        raw = np.asarray(keys, dtype=np.int64).tobytes()
+        begun = time.monotonic()
+        for _ in range(3):
+            await self._confirm(cache, begun if self._is_strict else time.monotonic() - CONFIRM_AFTER)
+            match, used = await self._match(cache, instance, keys, raw, unserved, depth, tick)
+            # Reading the rest took time: the chunks used before it must still be right now.
+            await self._confirm(cache, time.monotonic() - MAX_AGE)
+            if all(cache.chunks.get(chunk.name) is chunk for chunk in used):
+                return match
+        return await self._index.prefix(instance, keys, unserved, depth, tick)
+
+    async def _match(
+        self,
+        cache: InstanceCache,
+        instance: InstanceEntry,
+        keys: Sequence[int],
+        raw: bytes,
+        unserved: frozenset[int],
+        depth: int,
+        tick: int,
+    ) -> tuple[Prefix, list[Chunk]]:
+        pieces: list[bytes] = []
+        used: list[Chunk] = []
+        at, total, step = 0, len(keys), CHUNK * KEY_BYTES
+        find = cache.chunks.get
+        while at < total:
+            chunk = find(raw[at * KEY_BYTES : at * KEY_BYTES + step])
+            if chunk is None:
+                break
+            pieces.append(chunk.wire)
+            used.append(chunk)
+            cache.chunks.move_to_end(chunk.name)
+            self._index.recency.touch_runs(cache.base, chunk.runs, depth + at, tick)
+            at += CHUNK
+        at = min(at, total)
+        self.counters.hit_chunks += len(used)
+        if at < total:
+            at = await self._read_on(cache, instance, keys, raw, unserved, depth, tick, at, pieces)
+        return Prefix(at, pieces), used
+
+    async def _read_on(
+        self,
+        cache: InstanceCache,
+        instance: InstanceEntry,
+        keys: Sequence[int],
+        raw: bytes,
+        unserved: frozenset[int],
+        depth: int,
+        tick: int,
+        at: int,
+        pieces: list[bytes],
+    ) -> int:
+        """Goes on in Redis from block `at`, keeping whole chunks; returns where the prefix ends."""
+        size, total = FIRST_CHUNK, len(keys)
+        while at < total:
+            # Without a known position nothing read now may be kept: a drop could go unseen.
+            drops = cache.drop_count if cache.epoch is not None else -RECENT_DROPS
+            records = await self._index.records(instance, keys[at : at + size])
+            hits = 0
+            for start in range(0, len(records), CHUNK):
+                part = records[start : start + CHUNK]
+                wires: list[bytes] = []
+                for record in part:
+                    wire = served(record, unserved)
+                    if wire is None:
+                        break
+                    wires.append(wire)
+                hits += len(wires)
+                joined = b"".join(wires)
+                pieces.append(joined)
+                if len(wires) < len(part):
+                    break
+                self.counters.miss_chunks += 1
+                begin = (at + start) * KEY_BYTES
+                name = raw[begin : begin + len(part) * KEY_BYTES]
+                self._keep(cache, name, joined, part, drops)
+            self._index.recency.touch(instance, records[:hits], depth + at, tick)
+            at += hits
+            if hits < len(records):
+                break
+            size = min(size * 2, LARGEST_CHUNK)
+        return at
+
+    def _keep(
+        self, cache: InstanceCache, name: bytes, wire: bytes, records: Sequence[bytes | None], drops: int
+    ) -> None:
+        """Puts a chunk in, unless one of its runs was dropped while it was read."""
+        runs: dict[bytes, int] = {}
+        for position, record in enumerate(records):
+            if record is None or HEADER + int.from_bytes(record[33:36]) != len(record):
+                return  # several locations: the choice among them is made anew for each call
+            runs.setdefault(record[5:15], position)
+        missed = cache.drop_count - drops
+        if missed:
+            if missed > len(cache.recent_drops):
+                return
+            if any(not runs.keys().isdisjoint(gone) for n, gone in cache.recent_drops if n > drops):
+                return
+        if name in cache.chunks:
+            return
+        chunk = Chunk(name, wire, runs)
+        cache.chunks[name] = chunk
+        for run in runs:
+            cache.by_run.setdefault(run, set()).add(name)
+        cache.size += chunk.size
+        self.counters.bytes += chunk.size
+        self._make_room(cache)
+
+    def _make_room(self, cache: InstanceCache) -> None:
+        while cache.size > cache.max_bytes and cache.chunks:
+            self._evict(cache)
+        while self.counters.bytes > self._max_bytes:
+            # The instance that was not used for longest gives first, its oldest chunk.
+            oldest = next((part for part in self._instances.values() if part.chunks), None)
+            if oldest is None:
+                return
+            self._evict(oldest)
+
+    def _evict(self, cache: InstanceCache) -> None:
+        self._forget(cache, next(iter(cache.chunks)))
+        self.counters.evicted_chunks += 1
+
+    def _forget(self, cache: InstanceCache, name: bytes) -> None:
+        chunk = cache.chunks.pop(name)
+        for run in chunk.runs:
+            names = cache.by_run.get(run)
+            if names is not None:
+                names.discard(name)
+                if not names:
+                    del cache.by_run[run]
+        cache.size -= chunk.size
+        self.counters.bytes -= chunk.size
+
+    def _part(self, instance: InstanceEntry, capacity_bytes: int, unserved: frozenset[int]) -> InstanceCache:
+        cache = self._instances.get(instance.number)
+        if cache is None:
+            cache = InstanceCache(keyspace.instance(instance.number, 0), capacity_bytes)
+            self._instances[instance.number] = cache
+            if len(self._instances) > 100_000:
+                self._reset(self._instances.popitem(last=False)[1])
+        else:
+            self._instances.move_to_end(instance.number)
+        cache.max_bytes = capacity_bytes
+        if cache.unserved != unserved or cache.generation != self._connection.generation:
+            self._reset(cache)
+            cache.unserved, cache.generation = unserved, self._connection.generation
+        cache.used_at = time.monotonic()
+        return cache
+
+    def _reset(self, cache: InstanceCache) -> None:
+        """Empties an instance's part; its stream position is learned anew."""
+        self.counters.bytes -= cache.size
+        self.counters.resets += bool(cache.chunks)
+        cache.chunks.clear()
+        cache.by_run.clear()
+        cache.recent_drops.clear()
+        cache.drop_count += 1  # whatever is being read now must not be kept
+        cache.size, cache.epoch, cache.position, cache.confirmed_at = 0, None, b"-", 0.0
+
+    # The stream
+
+    async def _confirm(self, cache: InstanceCache, since: float) -> None:
+        """Returns when the position was asked for at `since` or later. Calls that wait share the asking."""
+        for _ in range(MAX_CONFIRMS):
+            if cache.confirmed_at >= since:
+                return
+            if cache.refreshing is None or cache.refreshing.done():
+                cache.refreshing = asyncio.ensure_future(self._refresh([cache]))
+            await asyncio.shield(cache.refreshing)
+        raise IndexUnavailable("the event stream moves faster than it can be followed")
+
+    async def refresh_active(self) -> None:
+        """Confirms all instances in use, in one pipeline."""
+        now = time.monotonic()
+        active = [part for part in self._instances.values() if now - part.used_at < ACTIVE_SECONDS]
+        if active:
+            await self._refresh(active)
+
+    async def _refresh(self, caches: Sequence[InstanceCache]) -> None:
+        asked_at = time.monotonic()
+        commands: list[tuple[Any, ...]] = []
+        for cache in caches:
+            start = b"-" if cache.position == b"-" else b"(" + cache.position
+            if cache.epoch is None:
+                commands.append(("XREVRANGE", keyspace.events(cache.base), "+", "-", "COUNT", 1))
+            else:
+                commands.append(("XRANGE", keyspace.events(cache.base), start, "+", "COUNT", STREAM_BATCH))
+            commands.append(("HGET", cache.base, "epoch"))
+        known = [(cache.epoch, cache.position) for cache in caches]
+        replies = await self._connection.pipeline(commands)
+        for number, (cache, before) in enumerate(zip(caches, known, strict=True)):
+            if (cache.epoch, cache.position) != before:
+                continue  # another confirmation was faster; this one says nothing new
+            entries, epoch = replies[2 * number], int(replies[2 * number + 1] or 0)
+            self._apply(cache, entries, epoch, asked_at)
+
+    def _apply(self, cache: InstanceCache, entries: list[Any], epoch: int, asked_at: float) -> None:
+        if cache.epoch is None:
+            # XREVRANGE came before HGET: the position may be older than the epoch, never newer.
+            last = as_dict(entries[0][1]) if entries else {}
+            cache.epoch = int(last.get(b"e", b"0")) if entries else epoch
+            cache.position = entries[0][0] if entries else b"-"
+            cache.confirmed_at = asked_at
+            return
+        for entry_id, flat in entries:
+            event = as_dict(flat)
+            if int(event[b"e"]) != cache.epoch + 1:
+                self._reset(cache)
+                return
+            cache.epoch += 1
+            cache.position = entry_id
+            if event[b"t"] == b"drop":
+                self._drop(cache, event[b"r"])
+        if len(entries) == STREAM_BATCH:
+            return  # there is more: the position is not confirmed yet
+        if epoch < cache.epoch or (not entries and epoch != cache.epoch):
+            self._reset(cache)
+            return
+        cache.confirmed_at = asked_at
+
+    def _drop(self, cache: InstanceCache, packed: bytes) -> None:
+        runs = frozenset(packed[at : at + 10] for at in range(0, len(packed), 10))
+        cache.drop_count += 1
+        cache.recent_drops.append((cache.drop_count, runs))
+        for run in runs:
+            for name in cache.by_run.pop(run, ()):
+                self._forget_dropped(cache, name)
+
+    def _forget_dropped(self, cache: InstanceCache, name: bytes) -> None:
+        if name in cache.chunks:
+            self._forget(cache, name)
+            self.counters.invalidated_chunks += 1
