@@ -1,6 +1,14 @@
 import { describe, expect, it } from 'vitest';
 
-import { binaryTop, niceTop } from './options';
+import { binaryTop, niceTop, timeRange } from './options';
+
+describe('timeRange', () => {
+  it('is as wide as the points, but never narrow', () => {
+    expect(timeRange([1000, 1400])).toEqual([1000, 1400]);
+    expect(timeRange([1000])).toEqual([880, 1000]);
+    expect(timeRange([], 5000)).toEqual([4880, 5000]);
+  });
+});
 
 describe('niceTop', () => {
   it.each([

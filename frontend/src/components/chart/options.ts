@@ -42,7 +42,7 @@ export function chartOptions(look: ChartLook, width: number, height: number): uP
     },
     hooks: { setCursor: [(plot) => look.onCursor(plot.cursor.idx ?? null)] },
     scales: {
-      x: { time: true, range: (_plot, min, max) => timeRange(min, max) },
+      x: { time: true, range: (plot) => timeRange(plot.data[0]) },
       y: { range: (_plot, _min, max) => [0, look.top ?? (look.binary ? binaryTop(max) : niceTop(max))] },
     },
     axes: [
@@ -71,10 +71,10 @@ function seriesOptions({ label, colour, fill }: SeriesStyle, theme: ThemeName): 
   };
 }
 
-/** Bounds are null while there is no point: uPlot's types do not say so. */
-function timeRange(min: number | null, max: number | null): [number, number] {
-  const last = max ?? Date.now() / 1000;
-  return [Math.min(min ?? last, last - NARROWEST_SECONDS), last];
+/** From the times themselves: the bounds that uPlot offers span a whole day when there is one point. */
+export function timeRange(times: ArrayLike<number>, now = Date.now() / 1000): [number, number] {
+  const last = times[times.length - 1] ?? now;
+  return [Math.min(times[0] ?? last, last - NARROWEST_SECONDS), last];
 }
 
 function clockOfTick(tick: number): string {
