@@ -16,7 +16,6 @@ from apps.common.actor import Actor
 from apps.common.redis_client import index_client
 from apps.common.services import number_next, registry_publish_on_commit
 from apps.storages.models import MAX_NUMBER, Storage, StorageCandidate, StorageHealthChange
-from apps.storages.probe import ProbeResult, probe
 from apps.storages.selectors import groups_naming, storage_get
 from apps.storages.usage import usage_by_storage
 from kvcm_platform.core.errors import Code, DomainError
@@ -29,6 +28,7 @@ from kvcm_platform.core.validation import (
     check_storage_spec,
     require_version,
 )
+from kvcm_platform.storage.probe import ProbeResult, probe
 
 FAILURES_UNTIL_UNAVAILABLE = 2
 _SETTINGS = tuple(field.name for field in fields(StorageSettings))

@@ -8,10 +8,10 @@ from concurrent.futures import ThreadPoolExecutor
 from celery import shared_task
 from django.utils import timezone
 
-from apps.storages.probe import ProbeResult, probe
 from apps.storages.selectors import storage_entries
 from apps.storages.services import storage_set_health
 from kvcm_platform.core.registry import StorageEntry
+from kvcm_platform.storage.probe import ProbeResult, probe
 
 _AT_ONCE = 16
 _SECOND_LOOK_SECONDS = 1.0

@@ -21,6 +21,8 @@ OVERVIEW_HISTORY = "kvcm:overview:history"
 WAKE = "kvcm:wake"
 LEAVING = "kvcm:leaving"
 """Hash of removed instances whose data is still being deleted: number -> JSON."""
+LEAVING_SINCE = "kvcm:leaving:since"
+"""When the duties first met each of them: number -> milliseconds."""
 TRIMS = "kvcm:trims"
 """Hash of trims not yet finished: trim id -> JSON."""
 

@@ -14,6 +14,10 @@ from .redis_index import CHUNK, RedisIndex
 from .usage import ShardRef, push
 
 
+STAY_MS = 30_000
+"""An instance stays on the list this long: a process that lags behind may still write for it."""
+
+
 def leave_command(entry: InstanceEntry) -> tuple[str, ...]:
     """Puts an instance on the list."""
     return ("HSET", keyspace.LEAVING, str(entry.number), json.dumps(asdict(entry)))
@@ -40,11 +44,15 @@ async def clear(index: RedisIndex, entry: InstanceEntry) -> bool:
         [("HLEN", keyspace.blocks(base)), ("HLEN", keyspace.pending(base)), ("HLEN", keyspace.sessions(base))]
     )
     await push(index.connection, shard)
-    if any(left):
+    now = index.now_ms()
+    await index.connection.call("HSETNX", keyspace.LEAVING_SINCE, entry.number, now)
+    since = int(await index.connection.call("HGET", keyspace.LEAVING_SINCE, entry.number))
+    if any(left) or now - since < STAY_MS:
         return False
     await index.connection.call("DEL", *keyspace.all_of_instance(base))
     await index.connection.call(
         "HDEL", keyspace.group_vectors(keyspace.group(entry.group_number)), shard.name
     )
     await index.connection.call("HDEL", keyspace.LEAVING, entry.number)
+    await index.connection.call("HDEL", keyspace.LEAVING_SINCE, entry.number)
     return True

@@ -11,9 +11,7 @@ import redis
 from django.utils import timezone
 
 from apps.instances.services import instance_remove
-from apps.storages import probe as probes
 from apps.storages.models import Storage, StorageHealthChange
-from apps.storages.probe import probe
 from apps.storages.services import storage_remove, storage_set_enabled, storage_set_health, storage_update
 from apps.storages.tasks import check_storages
 from kvcm_platform.core.errors import Code, DomainError
@@ -21,6 +19,8 @@ from kvcm_platform.core.registry import StorageEntry
 from kvcm_platform.core.types import StorageType
 from kvcm_platform.index import keyspace, stats
 from kvcm_platform.index import registry as index_registry
+from kvcm_platform.storage import probe as probes
+from kvcm_platform.storage.probe import probe
 from tests.factories.actors import ADMIN
 from tests.factories.objects import make_group, make_instance, make_storage
 
@@ -179,8 +179,7 @@ def test_hung_storage_does_not_hang_the_checker(tmp_path: Path, monkeypatch: pyt
     ("kind", "spec", "reason"),
     [
         (StorageType.HF3FS, {"mountpoint": "/nowhere/mnt", "root_dir": "kv"}, "mountpoint does not exist"),
-        (StorageType.MOONCAKE, {"master_service_entry": "127.0.0.1:1"}, "refused"),
-        (StorageType.MOONCAKE, {"master_service_entry": "nonsense"}, "host:port"),
+        (StorageType.MOONCAKE, {"master_service_entry": "127.0.0.1:1"}, "cannot hold blocks"),
         (StorageType.TAIR_MEMPOOL, {"domain": "x"}, "cannot hold blocks"),
     ],
 )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import secrets
-import socket
 import threading
 import time
 from collections.abc import Callable
@@ -13,7 +12,8 @@ from pathlib import Path
 
 from kvcm_platform.core.registry import StorageEntry
 from kvcm_platform.core.types import StorageType
-from kvcm_platform.core.uris import FILE_TYPES, file_root
+from kvcm_platform.core.uris import file_root
+from kvcm_platform.storage.registry import is_supported
 
 PROBE_SECONDS = 3.0
 _CONTENT = b"kvcm probe\n"
@@ -38,10 +38,8 @@ def probe(
 
     The periodic checks never create it: below a mount that went away they would fill the local disk.
     """
-    if entry.type in FILE_TYPES:
+    if is_supported(entry.type):
         return _within(seconds, file_root(entry), lambda: _probe_files(entry, may_create_root))
-    if entry.type is StorageType.MOONCAKE:
-        return _within(seconds, entry.spec["master_service_entry"], lambda: _probe_master(entry, seconds))
     return ProbeResult(False, f"storages of type {entry.type} cannot hold blocks in this version")
 
 
@@ -85,11 +83,3 @@ def _probe_files(entry: StorageEntry, may_create_root: bool) -> None:
             raise OSError(5, "what was written reads back differently", str(path))
     finally:
         path.unlink(missing_ok=True)
-
-
-def _probe_master(entry: StorageEntry, seconds: float) -> None:
-    host, _, port = entry.spec["master_service_entry"].rpartition(":")
-    if not host or not port.isdecimal():
-        raise OSError(22, "master_service_entry must be host:port")
-    with socket.create_connection((host.strip("[]"), int(port)), timeout=seconds):
-        pass

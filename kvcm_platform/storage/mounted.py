@@ -1,4 +1,4 @@
-"""Storage `nfs`: a mounted directory. Deletion punches slots and unlinks files whose last slot went."""
+"""Mounted directories (`nfs`, `hf3fs`, `vcns_hf3fs`): deletion punches slots and unlinks empty files."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .backend import FreedObject, SlotLedger
 THREADS = 4
 
 
-class NfsBackend:
+class MountedBackend:
     """`DataStorageBackend` over a directory. A hung mount hangs its threads, never the caller."""
 
     def __init__(self, entry: StorageEntry, ledger: SlotLedger) -> None:
@@ -26,7 +26,7 @@ class NfsBackend:
         self._ledger = ledger
         self._root = file_root(entry)
         self._free_files: set[str] = set()
-        self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix=f"nfs-{entry.name}")
+        self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix=f"files-{entry.name}")
 
     async def open(self) -> None:
         await self._run(os.makedirs, self._root, 0o755, True)
