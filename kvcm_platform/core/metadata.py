@@ -17,7 +17,6 @@ from .masks import Mask
 from .ports import (
     BlockIndex,
     Facts,
-    PlannedBlock,
     Prefix,
     PrefixSource,
     Record,
@@ -27,7 +26,7 @@ from .ports import (
     WriteLimits,
     WritePlan,
 )
-from .registry import GroupEntry, InstanceEntry, LocationSpecInfo, Registry
+from .registry import GroupEntry, InstanceEntry, Registry
 from .types import LocationStatus, QueryType, TrimStrategy
 
 INSERT_SECONDS = 5
@@ -274,9 +273,9 @@ class MetadataService:
             for key, record in zip(unique, records, strict=True)
             if not self._rules.exists(record, unserved)
         ]
-        plan = self._plan(instance, group, missing, position, spec_sets, timeout_seconds, tuple(records))
+        plan = self._plan(instance, group, missing, position, spec_sets, timeout_seconds, records)
         storage = None
-        if plan.blocks:
+        if plan.keys:
             try:
                 candidates = placement.write_candidates(registry, group)
                 storage = await self._index.reserve(plan, candidates)
@@ -290,27 +289,19 @@ class MetadataService:
             plan.session_id, masks.compact([at not in written for at in range(len(keys))]), locations
         )
 
-    def _spec_sets(
-        self, instance: InstanceEntry, names: Sequence[str], key_count: int
-    ) -> tuple[tuple[int, tuple[LocationSpecInfo, ...]], ...]:
-        """(spec set number, specs) for each key; empty when no groups were named: all specs."""
+    def _spec_sets(self, instance: InstanceEntry, names: Sequence[str], key_count: int) -> list[int]:
+        """Number of each key's spec set; empty when no groups were named: all specs."""
         if not names:
-            return ()
+            return []
         if len(names) != key_count:
             raise invalid(
                 "location_spec_group_names", f"{len(names)} names were given for {key_count} block_keys"
             )
-        by_name = {
-            group.name: (
-                number,
-                tuple(spec for spec in instance.location_spec_infos if spec.name in group.spec_names),
-            )
-            for number, group in enumerate(instance.location_spec_groups, 1)
-        }
-        unknown = next((name for name in names if name not in by_name), None)
+        numbers = {group.name: number for number, group in enumerate(instance.location_spec_groups, 1)}
+        unknown = next((name for name in names if name not in numbers), None)
         if unknown is not None:
             raise invalid("location_spec_group_names", f"the instance has no group {unknown!r}")
-        return tuple(by_name[name] for name in names)
+        return [numbers[name] for name in names]
 
     def _plan(
         self,
@@ -318,15 +309,11 @@ class MetadataService:
         group: GroupEntry,
         missing: Sequence[int],
         position: dict[int, int],
-        spec_sets: tuple[tuple[int, tuple[LocationSpecInfo, ...]], ...],
+        spec_sets: Sequence[int],
         timeout_seconds: int,
-        existing: tuple[Record, ...],
+        existing: Sequence[Record],
     ) -> WritePlan:
-        every = (0, instance.location_spec_infos)
-        planned = []
-        for key in missing:
-            spec_set, specs = spec_sets[position[key]] if spec_sets else every
-            planned.append(PlannedBlock(key, position[key], spec_set, specs))
+        depths = [position[key] for key in missing]
         if timeout_seconds <= 0:
             timeout_seconds = self._limits.default_write_timeout if missing else EMPTY_WRITE_TIMEOUT
         timeout_ms = min(timeout_seconds, MAX_WRITE_TIMEOUT) * 1000
@@ -337,7 +324,10 @@ class MetadataService:
             group=group,
             session_id=random_id(24) + location_id,
             location_id=location_id,
-            blocks=tuple(planned),
+            keys=missing,
+            depths=depths,
+            spec_sets=bytes(spec_sets[depth] for depth in depths) if spec_sets else b"",
+            specs=instance.spec_sets(),
             insert_by_ms=now + min(INSERT_SECONDS * 1000, timeout_ms),
             deadline_ms=now + timeout_ms,
             tick_ms=now,

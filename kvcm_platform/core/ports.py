@@ -9,7 +9,7 @@ the codec.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
@@ -22,37 +22,34 @@ Record = bytes | None
 
 
 @dataclass(frozen=True, slots=True)
-class PlannedBlock:
-    """A block to be written: its key, the specs it will have, and its depth in the request."""
-
-    key: int
-    depth: int
-    spec_set: int
-    specs: tuple[LocationSpecInfo, ...]
-
-    @property
-    def size(self) -> int:
-        return sum(spec.size for spec in self.specs)
-
-
-@dataclass(frozen=True, slots=True)
 class WritePlan:
-    """One Start after placement was decided. `deadline_ms`, `insert_by_ms` are the index's clock."""
+    """One Start after it is known what is missing. Times are the index's clock in ms."""
 
     instance: InstanceEntry
     group: GroupEntry
     session_id: str
     location_id: str
-    blocks: tuple[PlannedBlock, ...]
+    keys: Sequence[int]
+    """The blocks to be written, each once."""
+    depths: Sequence[int]
+    """Position of each in its prompt."""
+    spec_sets: bytes
+    """Number of each block's spec set; empty = all blocks have set 0."""
+    specs: Mapping[int, tuple[LocationSpecInfo, ...]]
+    """Spec set -> the specs that its blocks have. Set 0 = all specs of the instance, n = its n-th group."""
     insert_by_ms: int
     deadline_ms: int
     tick_ms: int = 0
-    existing: tuple[Record, ...] = ()
+    existing: Sequence[Record] = ()
     """Records of the request's keys in order, None where a block is missing: their use is noted."""
 
     @property
     def size(self) -> int:
-        return sum(block.size for block in self.blocks)
+        """Bytes of all blocks."""
+        sizes = {number: sum(spec.size for spec in specs) for number, specs in self.specs.items()}
+        if not self.spec_sets:
+            return len(self.keys) * sizes[0]
+        return sum(sizes[number] for number in self.spec_sets)
 
 
 @dataclass(frozen=True, slots=True)

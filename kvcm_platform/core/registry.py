@@ -158,6 +158,13 @@ class InstanceEntry:
     shards: int = 1
     default_query_type: int = 0
 
+    def spec_sets(self) -> dict[int, tuple[LocationSpecInfo, ...]]:
+        """The sets of specs that a block may have: 0 = all, n = the n-th location spec group."""
+        sets = {0: self.location_spec_infos}
+        for number, group in enumerate(self.location_spec_groups, 1):
+            sets[number] = tuple(spec for spec in self.location_spec_infos if spec.name in group.spec_names)
+        return sets
+
     def identity(self) -> tuple[object, ...]:
         """What a repeated registration must have in common: everything but group and user data.
 

@@ -78,7 +78,7 @@ def build_uris(
     keys: Sequence[int],
     location_id: str,
 ) -> list[list[str]]:
-    """URIs of newly placed blocks: for each key one URI per spec, in the order of `specs`.
+    """URIs of newly placed blocks: for each spec, in their order, one URI per key.
 
     If all specs have one size, one allocation covers "spec 0: all keys, spec 1: all keys, …", so
     a slot file may span two specs; otherwise each spec is allocated by itself.
@@ -86,25 +86,19 @@ def build_uris(
     hexes = [key_hex(key) for key in keys]
     names = [[f"{instance_id}/{spec.name}/{text}" for text in hexes] for spec in specs]
     if storage.type is StorageType.MOONCAKE:
-        rows = [
+        return [
             [f"mooncake://{storage.name}/?key={name}.{location_id}&size={spec.size}" for name in row]
             for spec, row in zip(specs, names, strict=True)
         ]
-    elif storage.type in FILE_TYPES:
+    if storage.type in FILE_TYPES:
         if len({spec.size for spec in specs}) == 1:
             flat = [name for row in names for name in row]
             uris = _file_uris(storage, flat, specs[0].size, location_id)
-            rows = [uris[i * len(keys) : (i + 1) * len(keys)] for i in range(len(specs))]
-        else:
-            rows = [
-                _file_uris(storage, row, spec.size, location_id)
-                for spec, row in zip(specs, names, strict=True)
-            ]
-    else:
-        raise DomainError(
-            Code.UNSUPPORTED, f"storage {storage.name}: placement on {storage.type} is not built"
-        )
-    return [list(row) for row in zip(*rows, strict=True)]
+            return [uris[i * len(keys) : (i + 1) * len(keys)] for i in range(len(specs))]
+        return [
+            _file_uris(storage, row, spec.size, location_id) for spec, row in zip(specs, names, strict=True)
+        ]
+    raise DomainError(Code.UNSUPPORTED, f"storage {storage.name}: placement on {storage.type} is not built")
 
 
 def _file_uris(storage: StorageEntry, names: Sequence[str], size: int, location_id: str) -> list[str]:
@@ -112,6 +106,7 @@ def _file_uris(storage: StorageEntry, names: Sequence[str], size: int, location_
     per_file = slots_per_file(storage)
     if per_file == 1:
         return [f"{prefix}{name}.{location_id}?size={size}" for name in names]
+    slots = [f"?blkid={slot}&size={size}" for slot in range(min(per_file, len(names)))]
     uris: list[str] = []
     for start in range(0, len(names), per_file):
         run = names[start : start + per_file]
@@ -119,7 +114,7 @@ def _file_uris(storage: StorageEntry, names: Sequence[str], size: int, location_
         if len(run) > 1:
             path += "_" + xxhash.xxh64("|".join(run).encode(), seed=_SEED).hexdigest().lstrip("0")
         path = f"{prefix}{path}.{location_id}"
-        uris.extend(f"{path}?blkid={slot}&size={size}" for slot in range(len(run)))
+        uris.extend([path + slot for slot in slots[: len(run)]])
     return uris
 
 

@@ -18,13 +18,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from kvcm_platform.core.registry import InstanceEntry, LocationSpecInfo, StorageEntry
-from kvcm_platform.core.types import LOCATION_WIRE_TYPE, WIRE_STORAGE_TYPE, LocationStatus
+from kvcm_platform.core.registry import InstanceEntry, StorageEntry
+from kvcm_platform.core.types import WIRE_STORAGE_TYPE, LocationStatus
 from kvcm_platform.core.uris import SlotPosition
 from kvcm_platform.pb import meta_service_pb2 as pb
 
 HEADER = 36
-_HEAD = struct.Struct(">BBHB8sH")
+_HEAD = struct.Struct(">BBHB8s")
 LOCATIONS_TAG = b"\x12"
 """Field 2, length-delimited: `locations` of GetCacheLocationResponse and GetCacheMetaResponse."""
 START_LOCATIONS_TAG = b'"'
@@ -89,29 +89,9 @@ def locations(record: bytes) -> Iterator[StoredLocation]:
         at = stop
 
 
-def entry(
-    *,
-    status: int,
-    spec_set: int,
-    ref: int,
-    location_id: str,
-    run_ordinal: int,
-    size: int,
-    time_ms: int,
-    position: SlotPosition,
-    wire: bytes,
-) -> bytes:
-    """One location of a record, encoded."""
-    return b"".join(
-        (
-            _HEAD.pack(status, spec_set, ref >> 8, ref & 0xFF, location_id.encode(), run_ordinal),
-            size.to_bytes(6),
-            time_ms.to_bytes(6),
-            struct.pack(">HHH", position.index, position.count - 1, position.per_file),
-            len(wire).to_bytes(3),
-            wire,
-        )
-    )
+def entry_head(status: int, spec_set: int, ref: int, location_id: str) -> bytes:
+    """The first 13 bytes of an entry; ordinal, size, time, position and wire follow (index/placing.py)."""
+    return _HEAD.pack(status, spec_set, ref >> 8, ref & 0xFF, location_id.encode())
 
 
 def _varint(value: int) -> bytes:
@@ -129,26 +109,26 @@ def _field(tag: bytes, body: bytes) -> bytes:
     return tag + _varint(len(body)) + body
 
 
-def location_wire(storage: StorageEntry, specs: Sequence[LocationSpecInfo], uris: Sequence[str]) -> bytes:
-    """A location as one `locations` entry of a query's answer."""
-    return _location(
-        LOCATION_WIRE_TYPE[storage.type], [(s.name, u) for s, u in zip(specs, uris, strict=True)]
-    )
+def location_opening(wire_type: int, spec_count: int) -> bytes:
+    """The members of a location before its specs: type and spec_size."""
+    return (b"\x08" + _varint(wire_type) if wire_type else b"") + b"\x10" + _varint(spec_count)
 
 
-def _location(wire_type: int, pairs: Sequence[tuple[str, str]]) -> bytes:
-    body = [b"\x08" + _varint(wire_type) if wire_type else b"", b"\x10" + _varint(len(pairs))]
-    for name, uri in pairs:
-        spec = _field(b"\x0a", name.encode())
-        if uri:
-            spec += _field(b"\x12", uri.encode())
-        body.append(_field(b"\x1a", spec))
-    return _field(LOCATIONS_TAG, b"".join(body))
+def open_location(opening: bytes, rest: int) -> bytes:
+    """Tag and length of a `locations` entry whose members are `opening` and `rest` more bytes."""
+    return LOCATIONS_TAG + _varint(len(opening) + rest) + opening
+
+
+def spec_frame(name: str, uri_length: int) -> bytes:
+    """Everything of a location spec before its URI of that many bytes."""
+    named = _field(b"\x0a", name.encode()) + (b"\x12" + _varint(uri_length) if uri_length else b"")
+    return b"\x1a" + _varint(len(named) + uri_length) + named
 
 
 def placeholder(instance: InstanceEntry) -> bytes:
     """What stands for a missing block: no type, every spec with an empty URI (WIRE.md 3.3)."""
-    return _location(0, [(spec.name, "") for spec in instance.location_spec_infos])
+    specs = b"".join(spec_frame(spec.name, 0) for spec in instance.location_spec_infos)
+    return open_location(location_opening(0, len(instance.location_spec_infos)), len(specs)) + specs
 
 
 def only_specs(wire: bytes, names: frozenset[str]) -> bytes:

@@ -13,7 +13,6 @@ from . import codec, keyspace
 from .redis_index import CHUNK, RedisIndex
 from .usage import ShardRef, push
 
-
 STAY_MS = 30_000
 """An instance stays on the list this long: a process that lags behind may still write for it."""
 

@@ -6,11 +6,9 @@ import struct
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
-from kvcm_platform.core import uris
 from kvcm_platform.core.errors import Code, DomainError, invalid
 from kvcm_platform.core.masks import Mask
 from kvcm_platform.core.ports import (
-    PlannedBlock,
     Prefix,
     Record,
     Removed,
@@ -19,21 +17,18 @@ from kvcm_platform.core.ports import (
     WritePlan,
 )
 from kvcm_platform.core.registry import InstanceEntry, StorageEntry
-from kvcm_platform.core.types import WIRE_STORAGE_TYPE, LocationStatus
-from kvcm_platform.core.uris import SlotPosition
+from kvcm_platform.core.types import WIRE_STORAGE_TYPE
 
-from . import codec, keyspace, records, trims
+from . import codec, keyspace, placing, records, trims
 from .connection import Connection, IndexUnavailable, StaleGeneration
 from .recency import RecencyBuffer
 from .usage import ShardRef, UsagePusher
 
 CHUNK = 512
 """Keys that one server-side function changes at most (DESIGN 4.1)."""
-RUN = 16
 FIRST_CHUNK = 256
 """A prefix match reads this many keys first, then twice as many each time: it stops at the first miss."""
 LARGEST_CHUNK = 2048
-OPEN = 1
 SESSION_GONE = "write_session_id has been deleted"
 
 P = ParamSpec("P")
@@ -145,23 +140,23 @@ class RedisIndex:
     async def write(
         self, plan: WritePlan, storage: StorageEntry | None, unserved: frozenset[int], limits: WriteLimits
     ) -> tuple[list[bytes], set[int]]:
-        entries = [] if storage is None else build_entries(plan, storage, self.now_ms())
+        now = self.now_ms()
+        entries = [] if storage is None else placing.build_entries(plan, storage, now)
         shard = shard_of(plan.instance)
-        keys = [block.key for block in plan.blocks]
         touched = b"".join(
             run + min(depth, 0xFFFF).to_bytes(2) for run, depth in records.runs(plan.existing, 0).items()
         )
-        packed = codec.pack_keys(keys)
-        header = session_header(plan, storage, self.now_ms())
+        packed = codec.pack_keys(plan.keys)
+        packed_depths = struct.pack(f">{len(plan.depths)}H", *(min(d, 0xFFFF) for d in plan.depths))
+        header = placing.session_header(plan, storage, now)
         unserved_blob = b"".join(number.to_bytes(2) for number in sorted(unserved))
         lost: set[int] = set()
-        for at in range(0, max(len(keys), 1), CHUNK):
-            part = plan.blocks[at : at + CHUNK]
-            depths = struct.pack(f">{len(part)}H", *(min(block.depth, 0xFFFF) for block in part))
+        for at in range(0, max(len(plan.keys), 1), CHUNK):
             reply = await self.function(
                 *("kvcm_write", shard.base, plan.session_id),
                 *((header, packed) if at == 0 else (b"", b"")),
-                *(limits.max_sessions, limits.max_key_count, unserved_blob, at, depths),
+                *(limits.max_sessions, limits.max_key_count, unserved_blob, at),
+                packed_depths[at * 2 : (at + CHUNK) * 2],
                 *(packed[at * 8 : (at + CHUNK) * 8], plan.tick_ms, touched if at == 0 else b""),
                 *entries[at : at + CHUNK],
             )
@@ -170,14 +165,17 @@ class RedisIndex:
                 await self._abandon(plan, at, entries)
                 raise _write_refusal(reply[0], plan, limits)
             lost.update(reply[1:])
-        wires = [entry[codec.HEADER :] for index, entry in enumerate(entries) if index not in lost]
-        return wires, lost
+        if not lost:
+            return [entry[codec.HEADER :] for entry in entries], lost
+        return [entry[codec.HEADER :] for index, entry in enumerate(entries) if index not in lost], lost
 
     async def _abandon(self, plan: WritePlan, inserted: int, entries: Sequence[bytes]) -> None:
         """Ends a Start that was refused: what was inserted fails, the rest is given back."""
         shard = shard_of(plan.instance)
         if inserted:
-            await self.fail(shard, plan.session_id, _tail(plan.blocks, entries, inserted), is_forced=True)
+            await self.fail(
+                shard, plan.session_id, placing.never_inserted(plan, entries, inserted), is_forced=True
+            )
         field = f"{plan.session_id}|{shard.name}"
         await self.connection.call("FCALL", "kvcm_release", 1, keyspace.group(plan.group.number), field)
 
@@ -257,14 +255,6 @@ def _fields(keys: Sequence[int]) -> list[bytes]:
     return [blob[at : at + 8] for at in range(0, len(blob), 8)]
 
 
-def _tail(blocks: Sequence[PlannedBlock], entries: Sequence[bytes], start: int) -> list[bytes]:
-    """(key, entry) pairs, flattened, of the blocks from `start` on."""
-    pairs: list[bytes] = []
-    for block, entry in zip(blocks[start:], entries[start:], strict=True):
-        pairs += [codec.pack_keys((block.key,)), entry]
-    return pairs
-
-
 def _write_refusal(reason: bytes, plan: WritePlan, limits: WriteLimits) -> DomainError:
     match reason:
         case b"SESSIONS":
@@ -274,51 +264,3 @@ def _write_refusal(reason: bytes, plan: WritePlan, limits: WriteLimits) -> Domai
             text = f"instance {plan.instance.instance_id}: would pass max_key_count {limits.max_key_count}"
             return DomainError(Code.CAPACITY, text)
     return DomainError(Code.NOT_READY, "the write was not inserted in time and is given back")
-
-
-def session_header(plan: WritePlan, storage: StorageEntry | None, now_ms: int) -> bytes:
-    has_groups = any(block.spec_set for block in plan.blocks)
-    return codec.SessionHeader(
-        state=OPEN,
-        insert_by_ms=plan.insert_by_ms,
-        deadline_ms=plan.deadline_ms,
-        count=len(plan.blocks),
-        inserted=0,
-        started_ms=now_ms,
-        location_id=plan.location_id,
-        storage_ref=0 if storage is None else codec.storage_ref(storage),
-        per_file=1 if storage is None else uris.slots_per_file(storage),
-        spec_sets=bytes(block.spec_set for block in plan.blocks) if has_groups else b"",
-    ).pack()
-
-
-def build_entries(plan: WritePlan, storage: StorageEntry, now_ms: int) -> list[bytes]:
-    """Record entries of the plan's blocks, in order. Blocks of one spec set are placed together.
-
-    A function of the plan and the storage's configuration alone (but for the time), so that a
-    sweeper can rebuild what a crashed Start had named.
-    """
-    ref = codec.storage_ref(storage)
-    per_file = uris.slots_per_file(storage)
-    entries: dict[int, bytes] = {}
-    classes: dict[int, list[int]] = {}
-    for index, block in enumerate(plan.blocks):
-        classes.setdefault(block.spec_set, []).append(index)
-    for spec_set, indexes in classes.items():
-        specs = plan.blocks[indexes[0]].specs
-        keys = [plan.blocks[index].key for index in indexes]
-        rows = uris.build_uris(storage, plan.instance.instance_id, specs, keys, plan.location_id)
-        size = sum(spec.size for spec in specs)
-        for position, (index, row) in enumerate(zip(indexes, rows, strict=True)):
-            entries[index] = codec.entry(
-                status=LocationStatus.WRITING,
-                spec_set=spec_set,
-                ref=ref,
-                location_id=plan.location_id,
-                run_ordinal=index // RUN,
-                size=size,
-                time_ms=now_ms,
-                position=SlotPosition(position, len(keys), per_file),
-                wire=codec.location_wire(storage, specs, row),
-            )
-    return [entries[index] for index in range(len(plan.blocks))]

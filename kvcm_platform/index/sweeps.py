@@ -11,11 +11,11 @@ from dataclasses import dataclass
 
 import msgpack
 
-from kvcm_platform.core.ports import PlannedBlock, WritePlan
+from kvcm_platform.core.ports import WritePlan
 from kvcm_platform.core.registry import GroupEntry, InstanceEntry, Quota, StorageEntry
 
-from . import codec, keyspace
-from .redis_index import RedisIndex, _tail, build_entries
+from . import codec, keyspace, placing
+from .redis_index import RedisIndex
 from .usage import ShardRef, push
 
 RESERVATION_MARGIN_MS = 2000
@@ -60,7 +60,7 @@ async def _end_session(
         await index.connection.call("ZREM", keyspace.session_deadlines(shard.base), session_id)
         return False
     header = codec.SessionHeader.unpack(raw)
-    if header.state == 1:
+    if header.state == placing.SESSION_OPEN:
         pairs = _never_inserted(index, swept.instance, storages, header, keys, session_id)
         return await index.fail(shard, session_id, pairs, is_forced=is_forced)
     reply = await index.function("kvcm_finish_next", shard.base, session_id, 0)
@@ -81,21 +81,20 @@ def _never_inserted(
     storage = next((s for s in storages if codec.storage_ref(s) == header.storage_ref), None)
     if storage is None:
         return []
-    sets = [instance.location_spec_infos]
-    sets += [
-        tuple(spec for spec in instance.location_spec_infos if spec.name in group.spec_names)
-        for group in instance.location_spec_groups
-    ]
-    spec_sets = header.spec_sets or bytes(header.count)
-    blocks = tuple(
-        PlannedBlock(key, 0, spec_set, sets[spec_set])
-        for key, spec_set in zip(codec.unpack_keys(keys), spec_sets, strict=True)
-    )
-    group = GroupEntry(instance.group, instance.group_number, (), Quota(0))
     plan = WritePlan(
-        instance, group, session_id, header.location_id, blocks, header.insert_by_ms, header.deadline_ms
+        instance=instance,
+        group=GroupEntry(instance.group, instance.group_number, (), Quota(0)),
+        session_id=session_id,
+        location_id=header.location_id,
+        keys=codec.unpack_keys(keys),
+        depths=(),
+        spec_sets=header.spec_sets,
+        specs=instance.spec_sets(),
+        insert_by_ms=header.insert_by_ms,
+        deadline_ms=header.deadline_ms,
     )
-    return _tail(blocks, build_entries(plan, storage, index.now_ms()), header.inserted)
+    entries = placing.build_entries(plan, storage, index.now_ms())
+    return placing.never_inserted(plan, entries, header.inserted)
 
 
 async def sweep_pushes(index: RedisIndex, shards: Iterable[ShardRef]) -> int:

@@ -7,9 +7,15 @@ import xxhash
 
 from kvcm_platform.core.registry import LocationSpecInfo, StorageEntry
 from kvcm_platform.core.types import StorageType
-from kvcm_platform.core.uris import SlotPosition, build_uris, parse_uri
+from kvcm_platform.core.uris import SlotPosition, parse_uri
+from kvcm_platform.core.uris import build_uris as build_columns
 
 TP0, TP1, BIG = LocationSpecInfo("tp0", 1024), LocationSpecInfo("tp1", 1024), LocationSpecInfo("big", 4096)
+
+
+def build_uris(*arguments) -> list[list[str]]:
+    """One row of URIs per key, which reads better here than one column per spec."""
+    return [list(row) for row in zip(*build_columns(*arguments), strict=True)]
 
 
 def nfs(slots: int) -> StorageEntry:

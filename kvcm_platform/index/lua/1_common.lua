@@ -51,8 +51,8 @@ end
 local function each_location(record, visit)
   local at = 1
   while at <= #record do
-    local status, _, ref = struct.unpack('>BBI3', sub(record, at, at + 4))
-    local length = struct.unpack('>I3', sub(record, at + 33, at + 35))
+    local status, _, ref = struct.unpack('>BBI3', record, at)
+    local length = struct.unpack('>I3', record, at + 33)
     local stop = at + HEADER + length - 1
     if visit(at, stop, status, ref) then return end
     at = stop + 1
@@ -60,21 +60,25 @@ local function each_location(record, visit)
 end
 
 -- Bytes of the location that starts at `at`.
-local function size_at(record, at) return struct.unpack('>I6', sub(record, at + 15, at + 20)) end
+local function size_at(record, at) return (struct.unpack('>I6', record, at + 15)) end
 
--- Usage changes collected during one call: moved(ref, from, to, bytes) with states w, s, p or nil.
+-- Whether a record is one location alone, as nearly all are.
+local function is_single(record) return struct.unpack('>I3', record, 34) + HEADER == #record end
+
+-- Usage changes collected during one call: moved(ref, from, to, bytes, blocks) with states w, s, p or nil.
 local function usage_delta()
   local delta = {}
   local function add(field, amount) delta[field] = (delta[field] or 0) + amount end
   local self = {}
-  function self.moved(ref, from, to, bytes)
+  function self.moved(ref, from, to, bytes, count)
+    count = count or 1
     if from then
       add('b:' .. ref .. ':' .. from, -bytes)
-      add('n:' .. ref .. ':' .. from, -1)
+      add('n:' .. ref .. ':' .. from, -count)
     end
     if to then
       add('b:' .. ref .. ':' .. to, bytes)
-      add('n:' .. ref .. ':' .. to, 1)
+      add('n:' .. ref .. ':' .. to, count)
     end
   end
   function self.apply(base)

@@ -88,7 +88,8 @@ register('kvcm_write', function(keys, args)
     local run, depth = struct.unpack('>c10I2', sub(args[12], at, at + 11))
     call('ZADD', base .. ':r', 'XX', 'GT', score(tick, depth), run)
   end
-  local runs, run_depth, sets = {}, {}, {}
+  local runs, run_depth, sets, filled, writing = {}, {}, {}, 0, 0
+  local last_run, members
   local known = #chunk > 0 and call('HMGET', base .. ':b', unpack(chunk)) or {}
   for i, key in ipairs(chunk) do
     local entry, record = args[12 + i], known[i]
@@ -98,19 +99,27 @@ register('kvcm_write', function(keys, args)
       usage.moved(session.ref, nil, 'p', size)
       add_pending(base, now, 'f', key, entry)
     else
-      sets[#sets + 1] = key
-      sets[#sets + 1] = (record or '') .. entry
-      usage.moved(session.ref, nil, 'w', size)
+      filled = filled + 2
+      sets[filled - 1] = key
+      sets[filled] = record and record .. entry or entry
+      writing = writing + size
       local run = sub(entry, 6, 15)
-      if not runs[run] then
-        runs[run] = {}
-        run_depth[run] = struct.unpack('>I2', sub(args[9], i * 2 - 1, i * 2))
+      if run ~= last_run then
+        last_run, members = run, runs[run]
+        if not members then
+          members = {}
+          runs[run] = members
+          run_depth[run] = struct.unpack('>I2', args[9], i * 2 - 1)
+        end
       end
-      insert(runs[run], key)
+      members[#members + 1] = key
     end
     bytes = bytes + size
   end
-  if #sets > 0 then call('HSET', base .. ':b', unpack(sets)) end
+  if filled > 0 then
+    call('HSET', base .. ':b', unpack(sets))
+    usage.moved(session.ref, nil, 'w', writing, filled / 2)
+  end
   for run, members in pairs(runs) do
     local before = call('HGET', base .. ':n', run) or ''
     call('HSET', base .. ':n', run, before .. concat(members))
@@ -144,31 +153,42 @@ local function finish_chunk(base, sid, session, from)
   local chunk = unpack_keys(blob, from + 1, to)
   local records = #chunk > 0 and call('HMGET', base .. ':b', unpack(chunk)) or {}
   local sets, dels, removed, usage, served, dropped = {}, {}, {}, usage_delta(), {}, {}
-  local stamp = struct.pack('>I6', now)
+  local stamp, serving, locid = struct.pack('>I6', now), char(SERVING), session.locid
+  local filled, flipped, flipped_bytes = 0, 0, 0
   for i, key in ipairs(chunk) do
     local index = from + i - 1
     if not lost[index] then
       local success = sub(mask, position + 1, position + 1) == '1'
       position = position + 1
       local record = records[i]
-      if record then
+      if success and record and is_single(record) then
+        if string.byte(record) == WRITING and sub(record, 6, 13) == locid then
+          filled = filled + 2
+          sets[filled - 1] = key
+          sets[filled] = serving .. sub(record, 2, 21) .. stamp .. sub(record, 28)
+          flipped, flipped_bytes = flipped + 1, flipped_bytes + size_at(record, 1)
+          served[flipped] = key
+        end
+      elseif record then
         each_location(record, function(at, stop, status, ref)
-          if status == WRITING and sub(record, at + 5, at + 12) == session.locid then
+          if status == WRITING and sub(record, at + 5, at + 12) == locid then
             local size = size_at(record, at)
             if success then
-              sets[#sets + 1] = key
-              sets[#sets + 1] = sub(record, 1, at - 1) .. char(SERVING) .. sub(record, at + 1, at + 20) .. stamp ..
+              filled = filled + 2
+              sets[filled - 1] = key
+              sets[filled] = sub(record, 1, at - 1) .. serving .. sub(record, at + 1, at + 20) .. stamp ..
                 sub(record, at + 27)
-              usage.moved(ref, 'w', 's', size)
-              served[#served + 1] = key
+              flipped, flipped_bytes = flipped + 1, flipped_bytes + size
+              served[flipped] = key
             else
               local entry = sub(record, at, stop)
               local rest = sub(record, 1, at - 1) .. sub(record, stop + 1)
               if rest == '' then
                 dels[#dels + 1] = key
               else
-                sets[#sets + 1] = key
-                sets[#sets + 1] = rest
+                filled = filled + 2
+                sets[filled - 1] = key
+                sets[filled] = rest
               end
               note_removed(removed, sub(entry, 6, 15), key)
               usage.moved(ref, 'w', 'p', size)
@@ -181,8 +201,9 @@ local function finish_chunk(base, sid, session, from)
       end
     end
   end
-  if #sets > 0 then call('HSET', base .. ':b', unpack(sets)) end
+  if filled > 0 then call('HSET', base .. ':b', unpack(sets)) end
   if #dels > 0 then call('HDEL', base .. ':b', unpack(dels)) end
+  usage.moved(session.ref, 'w', 's', flipped_bytes, flipped)
   forget_runs(base, removed)
   leave(base, usage, {serve = served, drop = dropped}, removed)
   if to < session.count then return to end
