@@ -7,6 +7,7 @@ import os
 import signal
 import socket
 
+import grpc
 import structlog
 import uvicorn
 from redis.exceptions import RedisError
@@ -25,6 +26,10 @@ from .background import Background
 from .control_link import ControlLink
 from .meta_handlers import Endpoint, MetaHandlers
 from .transports import grpcio, http
+from .transports.fast.limits import Limits as FastLimits
+from .transports.fast.routes import build_routes
+from .transports.fast.server import FastServer
+from .transports.fast.tls import tls_of
 
 log = structlog.get_logger(__name__)
 GRACE_SECONDS = 5.0
@@ -83,8 +88,7 @@ class Process:
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, stop.set)
         await self._connect(stop)
-        rpc_server = await grpcio.build_server(self.handlers, self.control, self._max_bytes)
-        rpc_server.add_insecure_port(f"{self._host()}:{self._env['KVCM_META_RPC_PORT']}")
+        rpc_server = await self._rpc_server()
         config = uvicorn.Config(
             http.build_app(self.handlers, self._max_bytes),
             log_config=None,
@@ -116,6 +120,20 @@ class Process:
         for result in results:
             if isinstance(result, Exception):
                 raise result
+
+    async def _rpc_server(self) -> grpc.aio.Server | FastServer:
+        """The transport that KVCM_TRANSPORT names, bound to the port of MetaService."""
+        port = self._env["KVCM_META_RPC_PORT"]
+        if self._env["KVCM_TRANSPORT"] == "fast":
+            return FastServer(
+                build_routes(self.handlers, self.control),
+                listen(self._env.bind, port),
+                FastLimits(max_message_bytes=self._max_bytes),
+                tls_of(self._env["KVCM_TLS_CERT"], self._env["KVCM_TLS_KEY"]),
+            )
+        server = await grpcio.build_server(self.handlers, self.control, self._max_bytes)
+        server.add_insecure_port(f"{self._host()}:{port}")
+        return server
 
     def _host(self) -> str:
         return f"[{self._env.bind}]" if ":" in self._env.bind else self._env.bind

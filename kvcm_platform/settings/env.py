@@ -100,6 +100,9 @@ KNOBS: tuple[Knob, ...] = (
         "`open` on loopback, `token` otherwise",
     ),
     Knob("KVCM_META_NETWORKS", str, "", "comma-separated CIDRs for `KVCM_META_AUTH=network`"),
+    Knob("KVCM_TRANSPORT", _choice("grpcio", "fast"), "grpcio", "what serves MetaService over gRPC"),
+    Knob("KVCM_TLS_CERT", str, "", "PEM file: certificate chain of the MetaService gRPC port (`fast` only)"),
+    Knob("KVCM_TLS_KEY", str, "", "PEM file: private key of `KVCM_TLS_CERT`"),
     Knob(
         "KVCM_ADMIN_AUTH", _choice("token", "open"), "token", "admin gRPC and HTTP; `open` on loopback only"
     ),
@@ -132,6 +135,10 @@ class Env:
                 raise BadSetting(f"{knob.name}={text!r}: {error}") from error
         if self["KVCM_ADMIN_AUTH"] == "open" and not self.is_loopback:
             raise BadSetting("KVCM_ADMIN_AUTH=open is accepted on loopback only")
+        if bool(self["KVCM_TLS_CERT"]) != bool(self["KVCM_TLS_KEY"]):
+            raise BadSetting("KVCM_TLS_CERT and KVCM_TLS_KEY belong together: set both or neither")
+        if self["KVCM_TLS_CERT"] and self["KVCM_TRANSPORT"] != "fast":
+            raise BadSetting("KVCM_TLS_CERT needs KVCM_TRANSPORT=fast: grpcio serves plain text")
         if not self.is_loopback and not self["KVCM_TRUSTED_NETWORKS"]:
             raise BadSetting(
                 f"KVCM_BIND={self['KVCM_BIND']} is beyond loopback: declare KVCM_TRUSTED_NETWORKS first"

@@ -1,0 +1,397 @@
+"""One HTTP/2 connection of a server, restricted to unary gRPC: bytes in, events and bytes out, no I/O.
+
+`receive` never raises on what a peer sends: a connection error (RFC 9113, 5.4.1) becomes GOAWAY and
+`is_closed`, a stream error RST_STREAM, and whatever gRPC can express a status.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from . import answers, frames
+from .control import Control
+from .frames import (
+    CONTINUATION,
+    DATA,
+    END_HEADERS,
+    END_STREAM,
+    HEADER,
+    HEADER_BYTES,
+    HEADERS,
+    PADDED,
+    PREFACE,
+    PRIORITIZED,
+    SETTINGS,
+    WINDOW_UPDATE,
+    ConnectionFault,
+    ErrorCode,
+)
+from .intake import Intake
+from .limits import Budget, Limits
+from .messages import Refused, Status, larger_than
+from .outflow import Outflow
+from .request_head import HeadReader
+from .stream import Stream, StreamFault
+
+SMALL_DATA_BYTES = 256
+"""DATA below this size that ends nothing costs a credit."""
+
+
+@dataclass(slots=True)
+class Call:
+    """A whole request. `deadline` is on the clock that `now` is read from."""
+
+    stream_id: int
+    route: Any
+    message: bytes
+    is_compressed: bool
+    authorization: str
+    deadline: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Cancelled:
+    """The peer, or a limit, ended a call that has begun: its answer is no longer wanted."""
+
+    stream_id: int
+
+
+Event = Call | Cancelled
+
+
+class Connection:
+    """Its owner gives it bytes (`receive`), answers (`answer`, `refuse`) and, once a second, time (`tick`).
+
+    After each of them the owner writes `data_to_send`.
+    """
+
+    def __init__(self, routes: Mapping[bytes, Any], limits: Limits, now: float) -> None:
+        self._limits = limits
+        self._now = now
+        self._streams: dict[int, Stream] = {}
+        self._heads = HeadReader(routes, limits)
+        self._budget = Budget(limits, now)
+        self._intake = Intake(limits)
+        self._outflow = Outflow(self._streams)
+        self._control = Control(limits, self._budget, self._outflow, self._streams, self._reset)
+        self._out = self._outflow.out
+        self._events: list[Event] = []
+        self._deferred: list[Call] = []
+        self._held: list[bytes] = []
+        self._held_bytes = 0
+        self._needed_bytes = len(PREFACE)
+        self._has_preface = False
+        self._block_stream = 0
+        self._block_flags = 0
+        self._block_parts: list[bytes] = []
+        self._started_at = self._frame_at = now
+        self.is_closed = False
+        """No further byte is read; what is in the output still goes out."""
+        self._control.greet()
+
+    @property
+    def is_finished(self) -> bool:
+        """Nothing more will come of it: write what is left and close."""
+        return self.is_closed or (self._control.is_leaving and not self._streams)
+
+    @property
+    def has_calls(self) -> bool:
+        return bool(self._streams)
+
+    def receive(self, data: bytes, now: float) -> list[Event]:
+        """Takes what was read from the peer. Time is in seconds, on any clock that does not go back."""
+        events = self._events = []
+        if self.is_closed:
+            return events
+        self._now = now
+        budget = self._budget
+        budget.left += self._outflow.earned
+        self._outflow.earned = 0.0
+        budget.refill(now)
+        if self._held:
+            self._held.append(data)
+            self._held_bytes += len(data)
+            if self._held_bytes < self._needed_bytes:
+                return events
+            data = b"".join(self._held)
+            self._held.clear()
+        try:
+            self._parse(data)
+        except ConnectionFault as fault:
+            self._out.append(frames.goaway(self._control.last_stream_id, fault.code, fault.reason))
+            self.is_closed = True
+        return events
+
+    def data_to_send(self) -> bytes:
+        """What to write now; call again until it is empty or the socket asks to pause."""
+        if not self._out:
+            if self._outflow.is_idle:
+                return b""
+            self._outflow.pump()
+        data = b"".join(self._out)
+        self._out.clear()
+        return data
+
+    def pause(self) -> None:
+        """The socket takes no more: answers queue."""
+        self._outflow.is_paused = True
+
+    def resume(self) -> None:
+        self._outflow.is_paused = False
+
+    def answer(self, stream_id: int, message: bytes) -> None:
+        """The answer of a call; nothing happens if its stream is gone."""
+        stream = self._streams.get(stream_id)
+        if stream is None or not stream.has_begun:
+            return
+        if len(message) > self._limits.max_message_bytes:
+            self.refuse(stream_id, Status.RESOURCE_EXHAUSTED, larger_than(self._limits.max_message_bytes))
+            return
+        stream.has_begun = False
+        self._outflow.answer(stream, message)
+
+    def refuse(self, stream_id: int, status: int, message: str) -> None:
+        """Ends a call with a gRPC status; nothing happens if its stream is gone or answered."""
+        stream = self._streams.get(stream_id)
+        if stream is not None and stream.rest is None:
+            stream.has_begun = False
+            self._end(stream, answers.trailers_only(status, message))
+
+    def released(self) -> list[Call]:
+        """Calls that had to wait because too many answers were queued, and may begin now."""
+        if not self._deferred or self._is_full():
+            return []
+        calls = [call for call in self._deferred if call.stream_id in self._streams]
+        self._intake.unread_bytes -= sum(len(call.message) for call in self._deferred)
+        self._deferred.clear()
+        for call in calls:
+            self._streams[call.stream_id].has_begun = True
+        return calls
+
+    def drain(self, now: float) -> None:
+        """Asks the peer to go: calls that it has sent are still carried out (RFC 9113, 6.8)."""
+        if self._has_preface:
+            self._control.drain(now)
+        else:
+            self.is_closed = True
+
+    def tick(self, now: float) -> list[Event]:
+        """Enforces the times; about once a second."""
+        limits = self._limits
+        self._now = now
+        events = self._events = []
+        if not self._control.has_settings:
+            self.is_closed = self.is_closed or now - self._started_at > limits.preface_seconds
+            return events
+        self._control.tick(now)
+        if self._block_stream and now - self._frame_at > limits.preface_seconds:
+            self.is_closed = True
+        elif not self._streams and now - self._frame_at > limits.idle_seconds:
+            self._control.drain(now)
+        for stream in list(self._streams.values()):
+            if stream.has_progress:
+                stream.has_progress = False
+                stream.touched_at = now
+            age = now - stream.touched_at
+            if stream.rest is not None:
+                if age > limits.stall_seconds:
+                    self._reset(stream.id, ErrorCode.CANCEL)
+            elif stream.deadline is not None and now > stream.deadline:
+                self._cancel(stream)
+                self.refuse(stream.id, Status.DEADLINE_EXCEEDED, "the deadline has passed")
+            elif not stream.has_ended and age > limits.body_seconds:
+                self._reset(stream.id, ErrorCode.CANCEL)
+        return events
+
+    def _parse(self, data: bytes) -> None:
+        at, end = 0, len(data)
+        if not self._has_preface:
+            if data[: len(PREFACE)] != PREFACE[:end]:
+                raise ConnectionFault(ErrorCode.PROTOCOL_ERROR, "no HTTP/2 preface")
+            if end < len(PREFACE):
+                self._hold(data, len(PREFACE))
+                return
+            self._has_preface = True
+            at = len(PREFACE)
+        unpack = HEADER.unpack_from
+        most = self._limits.max_frame_bytes
+        while end - at >= HEADER_BYTES:
+            high, low, kind, flags, stream_id = unpack(data, at)
+            length = high << 8 | low
+            if length > most:
+                raise ConnectionFault(ErrorCode.FRAME_SIZE_ERROR, "a frame is too large")
+            stop = at + HEADER_BYTES + length
+            if stop > end:
+                self._hold(data[at:], HEADER_BYTES + length)
+                return
+            payload = data[at + HEADER_BYTES : stop]
+            at = stop
+            stream_id &= 0x7FFFFFFF
+            self._frame_at = self._now
+            if self._block_stream:
+                if kind != CONTINUATION or stream_id != self._block_stream:
+                    raise ConnectionFault(ErrorCode.PROTOCOL_ERROR, "CONTINUATION is missing")
+                self._on_continuation(flags, payload)
+            elif kind == DATA:
+                self._on_data(flags, stream_id, payload)
+            elif kind == HEADERS:
+                self._on_headers(flags, stream_id, payload)
+            elif kind == WINDOW_UPDATE:
+                self._control.on_window_update(stream_id, payload)
+            elif kind == CONTINUATION:
+                raise ConnectionFault(ErrorCode.PROTOCOL_ERROR, "CONTINUATION without HEADERS")
+            else:
+                self._control.on_frame(kind, flags, stream_id, payload)
+            if kind != SETTINGS and not self._control.has_settings:
+                raise ConnectionFault(ErrorCode.PROTOCOL_ERROR, "the first frame is not SETTINGS")
+        if at < end:
+            self._hold(data[at:], HEADER_BYTES)
+
+    def _hold(self, data: bytes, needed: int) -> None:
+        """Keeps a piece of a frame; it is looked at again when all of the frame is there."""
+        self._held.append(data)
+        self._held_bytes = len(data)
+        self._needed_bytes = needed
+
+    def _on_headers(self, flags: int, stream_id: int, payload: bytes) -> None:
+        if flags & PADDED:
+            payload = frames.without_padding(payload)
+        if flags & PRIORITIZED:
+            if len(payload) < 5:
+                raise ConnectionFault(ErrorCode.FRAME_SIZE_ERROR, "HEADERS without its priority")
+            payload = payload[5:]
+        if len(payload) > self._limits.max_header_block_bytes:
+            raise ConnectionFault(ErrorCode.ENHANCE_YOUR_CALM, "a header block is too large")
+        if not stream_id & 1:
+            raise ConnectionFault(ErrorCode.PROTOCOL_ERROR, "HEADERS on a stream that is no client's")
+        if flags & END_HEADERS:
+            self._on_block(flags, stream_id, payload)
+        else:
+            self._block_stream = stream_id
+            self._block_flags = flags
+            self._block_parts = [payload]
+
+    def _on_continuation(self, flags: int, payload: bytes) -> None:
+        parts = self._block_parts
+        parts.append(payload)
+        limits = self._limits
+        size = sum(map(len, parts))
+        if len(parts) > limits.max_continuations + 1 or size > limits.max_header_block_bytes:
+            raise ConnectionFault(ErrorCode.ENHANCE_YOUR_CALM, "a header block is too large")
+        if flags & END_HEADERS:
+            stream_id, self._block_stream = self._block_stream, 0
+            self._block_parts = []
+            self._on_block(self._block_flags, stream_id, b"".join(parts))
+
+    def _on_block(self, flags: int, stream_id: int, block: bytes) -> None:
+        control = self._control
+        if stream_id <= control.last_stream_id:
+            self._on_trailers(flags, stream_id, block)
+            return
+        control.last_stream_id = stream_id
+        head = self._heads.read(block)
+        if head.malformed:
+            self._reset(stream_id, ErrorCode.PROTOCOL_ERROR, has_ended=bool(flags & END_STREAM))
+            return
+        if len(self._streams) >= self._limits.max_streams or control.is_past_last(stream_id):
+            self._reset(stream_id, ErrorCode.REFUSED_STREAM, has_ended=bool(flags & END_STREAM))
+            return
+        stream = Stream(stream_id, head, self._outflow.initial_window, self._now)
+        self._streams[stream_id] = stream
+        stream.has_ended = bool(flags & END_STREAM)
+        if head.refusal is not None:
+            self._end(stream, head.refusal)
+        elif stream.has_ended:
+            self._take(stream, b"", 0, True)
+
+    def _on_trailers(self, flags: int, stream_id: int, block: bytes) -> None:
+        is_sound = self._heads.read_trailers(block)
+        stream = self._streams.get(stream_id)
+        if stream is None:
+            if not self._control.is_ignored(stream_id):
+                raise ConnectionFault(ErrorCode.STREAM_CLOSED, "HEADERS on a closed stream")
+        elif stream.has_ended:
+            self._reset(stream_id, ErrorCode.STREAM_CLOSED)
+        elif not flags & END_STREAM or not is_sound:
+            self._reset(stream_id, ErrorCode.PROTOCOL_ERROR)
+        else:
+            stream.has_ended = True
+            self._take(stream, b"", 0, True)
+
+    def _on_data(self, flags: int, stream_id: int, payload: bytes) -> None:
+        flow_bytes = len(payload)
+        if increment := self._intake.spend(flow_bytes):
+            self._out.append(frames.window_update(0, increment))
+        if flags & PADDED:
+            payload = frames.without_padding(payload)
+        is_end = flags & END_STREAM
+        if not is_end and flow_bytes < SMALL_DATA_BYTES:
+            self._budget.charge(1)
+        stream = self._streams.get(stream_id)
+        if stream is None:
+            if stream_id > self._control.last_stream_id or not stream_id & 1:
+                raise ConnectionFault(ErrorCode.PROTOCOL_ERROR, "DATA on a stream that is not open")
+            if not self._control.is_ignored(stream_id):
+                self._reset(stream_id, ErrorCode.STREAM_CLOSED)
+        elif stream.has_ended:
+            self._reset(stream_id, ErrorCode.STREAM_CLOSED)
+        else:
+            stream.has_ended = bool(is_end)
+            self._take(stream, payload, flow_bytes, stream.has_ended)
+
+    def _take(self, stream: Stream, payload: bytes, flow_bytes: int, is_end: bool) -> None:
+        try:
+            message = self._intake.take(stream, payload, flow_bytes, is_end)
+        except Refused as refusal:
+            self._end(stream, answers.trailers_only(refusal.status, refusal.message))
+            return
+        except StreamFault as fault:
+            self._reset(stream.id, fault.code)
+            return
+        if message is None:
+            stream.has_progress = True
+            return
+        head = stream.head
+        call = Call(stream.id, head.route, message, stream.is_compressed, head.authorization, stream.deadline)
+        if self._is_full():
+            self._intake.unread_bytes += len(message)
+            self._deferred.append(call)
+            if self._intake.unread_bytes > self._limits.max_unread_bytes:
+                text = "too many bytes of calls that wait"
+                self._end(stream, answers.trailers_only(Status.RESOURCE_EXHAUSTED, text))
+        else:
+            stream.has_begun = True
+            self._events.append(call)
+
+    def _is_full(self) -> bool:
+        return self._outflow.queued_bytes > self._limits.max_queued_bytes
+
+    def _end(self, stream: Stream, block: bytes) -> None:
+        """Answers with a header block alone, and stops a request that is still being sent (RFC 9113, 8.1)."""
+        self._outflow.block(stream.id, block)
+        self._intake.drop(stream)
+        del self._streams[stream.id]
+        if not stream.has_ended:
+            self._out.append(frames.rst_stream(stream.id, ErrorCode.NO_ERROR))
+            self._control.ignore(stream.id)
+
+    def _reset(self, stream_id: int, code: ErrorCode | None, *, has_ended: bool = True) -> None:
+        """Ends a stream without an answer; without a code because the peer has."""
+        stream = self._streams.pop(stream_id, None)
+        if stream is not None:
+            has_ended = stream.has_ended
+            self._cancel(stream)
+            self._intake.drop(stream)
+            self._outflow.forget(stream)
+        if code is not None:
+            self._out.append(frames.rst_stream(stream_id, code))
+            if not has_ended:
+                self._control.ignore(stream_id)
+        self._control.charge_reset(code)
+
+    def _cancel(self, stream: Stream) -> None:
+        if stream.has_begun:
+            stream.has_begun = False
+            self._events.append(Cancelled(stream.id))

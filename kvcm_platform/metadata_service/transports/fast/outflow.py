@@ -1,0 +1,145 @@
+"""The sending half of a connection: answers, and what waits for the peer's windows (RFC 9113, 5.2)."""
+
+from __future__ import annotations
+
+from . import answers, frames
+from .frames import (
+    DATA,
+    DEFAULT_FRAME_BYTES,
+    DEFAULT_WINDOW,
+    END_HEADERS,
+    END_STREAM,
+    HEADER,
+    HEADERS,
+    MAX_WINDOW,
+    ConnectionFault,
+    ErrorCode,
+)
+from .messages import PREFIX_BYTES
+from .stream import Stream
+
+ANSWER_CREDITS = 16
+"""What an answered call earns: clients send a few WINDOW_UPDATEs and now and then a PING with each."""
+BYTES_A_CREDIT = 256
+SLICE_BYTES = 256 << 10
+"""Queued bytes given to the socket at a time; between slices it may ask to pause."""
+
+_HEADERS = answers.HEADERS
+_HEADERS_START = len(_HEADERS).to_bytes(3, "big") + bytes((HEADERS, END_HEADERS))
+_TRAILERS = answers.TRAILERS
+_TRAILERS_START = len(_TRAILERS).to_bytes(3, "big") + bytes((HEADERS, END_HEADERS | END_STREAM))
+
+
+class Outflow:
+    """Collects frames in `out`. A stream's answer leaves at once where the windows allow, else it queues.
+
+    A stream whose answer has left is taken out of `streams`.
+    """
+
+    def __init__(self, streams: dict[int, Stream]) -> None:
+        self._streams = streams
+        self.out: list[bytes | memoryview] = []
+        self.window = DEFAULT_WINDOW
+        self.initial_window = DEFAULT_WINDOW
+        self.frame_bytes = DEFAULT_FRAME_BYTES
+        self.is_paused = False
+        self.queued_bytes = 0
+        self.earned = 0.0
+        self._queue: dict[int, Stream] = {}
+
+    @property
+    def is_idle(self) -> bool:
+        return not self._queue
+
+    def answer(self, stream: Stream, message: bytes) -> None:
+        """Sends a message with status OK."""
+        size = len(message) + PREFIX_BYTES
+        number = stream.id.to_bytes(4, "big")
+        if (
+            size <= self.frame_bytes
+            and size <= self.window
+            and size <= stream.window
+            and not self._queue
+            and not self.is_paused
+        ):
+            self.window -= size
+            self.earned += ANSWER_CREDITS
+            out = self.out
+            out.append(
+                _HEADERS_START
+                + number
+                + _HEADERS
+                + HEADER.pack(size >> 8, size & 0xFF, DATA, 0, stream.id)
+                + b"\x00"
+                + (size - PREFIX_BYTES).to_bytes(4, "big")
+            )
+            out.append(message)
+            out.append(_TRAILERS_START + number + _TRAILERS)
+            del self._streams[stream.id]
+            return
+        self.out.append(_HEADERS_START + number + _HEADERS)
+        stream.rest = memoryview(b"\x00" + (size - PREFIX_BYTES).to_bytes(4, "big") + message)
+        self._queue[stream.id] = stream
+        self.queued_bytes += size
+        self.pump()
+
+    def block(self, stream_id: int, block: bytes) -> None:
+        """An answer without a message: one header block that ends the stream."""
+        self.earned += ANSWER_CREDITS / 4
+        size = self.frame_bytes
+        kind, flags = HEADERS, END_STREAM
+        for at in range(0, len(block), size):
+            part = block[at : at + size]
+            if at + size >= len(block):
+                flags |= END_HEADERS
+            self.out.append(frames.frame(kind, flags, stream_id, part))
+            kind, flags = frames.CONTINUATION, 0
+
+    def forget(self, stream: Stream) -> None:
+        """Drops what of an answer has not been sent."""
+        if self._queue.pop(stream.id, None) is not None and stream.rest is not None:
+            self.queued_bytes -= len(stream.rest)
+            stream.rest = None
+
+    def pump(self) -> None:
+        """Moves queued bytes to `out`, one slice at most, streams in turn."""
+        budget = SLICE_BYTES
+        most = self.frame_bytes
+        for stream in list(self._queue.values()):
+            if self.is_paused or self.window <= 0 or budget <= 0:
+                break
+            rest = stream.rest
+            if rest is None or stream.window <= 0:
+                continue
+            size = min(len(rest), self.window, stream.window, budget)
+            for at in range(0, size, most):
+                part = rest[at : min(at + most, size)]
+                length = len(part)
+                self.out.append(HEADER.pack(length >> 8, length & 0xFF, DATA, 0, stream.id))
+                self.out.append(part)
+            self.window -= size
+            stream.window -= size
+            stream.has_progress = True
+            self.queued_bytes -= size
+            budget -= size
+            self.earned += size / BYTES_A_CREDIT
+            del self._queue[stream.id]
+            if size == len(rest):
+                stream.rest = None
+                self.out.append(_TRAILERS_START + stream.id.to_bytes(4, "big") + _TRAILERS)
+                self.earned += ANSWER_CREDITS
+                del self._streams[stream.id]
+            else:
+                stream.rest = rest[size:]
+                self._queue[stream.id] = stream
+
+    def set_initial_window(self, value: int) -> None:
+        """SETTINGS_INITIAL_WINDOW_SIZE moves the window of every open stream (RFC 9113, 6.9.2)."""
+        if value > MAX_WINDOW:
+            raise ConnectionFault(ErrorCode.FLOW_CONTROL_ERROR, "the initial window is too large")
+        change = value - self.initial_window
+        self.initial_window = value
+        for stream in self._streams.values():
+            stream.window += change
+            if stream.window > MAX_WINDOW:
+                raise ConnectionFault(ErrorCode.FLOW_CONTROL_ERROR, "a stream's window is too large")

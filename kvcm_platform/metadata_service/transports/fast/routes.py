@@ -1,0 +1,94 @@
+"""What the endpoint serves: the shared table of MetaService, AdminService passed on, and the health check."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any, Protocol
+
+import grpc
+from google.protobuf.message import DecodeError
+from grpc_health.v1 import health_pb2
+
+from kvcm_platform.core.errors import DomainError
+from kvcm_platform.pb import admin_service_pb2 as admin_pb
+
+from ...access import Caller
+from ...control_link import ADMIN_SERVICE, ControlLink
+from ...meta_handlers import MetaHandlers, Rpc
+from ..grpcio import META_SERVICE
+from .messages import Refused, Status
+
+HEALTH = health_pb2.DESCRIPTOR.services_by_name["Health"]
+DESERIALIZING = "Exception deserializing request!"
+
+
+class Route(Protocol):
+    """Carries out one call. `remaining` is its time in seconds, None without a deadline."""
+
+    def __call__(
+        self, message: bytes, caller: Caller, remaining: float | None
+    ) -> Coroutine[Any, Any, bytes]: ...
+
+
+def build_routes(handlers: MetaHandlers, control: ControlLink) -> dict[bytes, Route]:
+    """Routes by the value of `:path`."""
+    admin_methods = admin_pb.DESCRIPTOR.services_by_name["AdminService"].methods_by_name
+    routes = {f"/{META_SERVICE}/{rpc.name}": _unary(rpc, handlers) for rpc in handlers.rpcs.values()}
+    for name in admin_methods:
+        path = f"/{ADMIN_SERVICE}/{name}"
+        routes[path] = _forward(path, control)
+    routes[f"/{HEALTH.full_name}/Check"] = _health({"", META_SERVICE, ADMIN_SERVICE, HEALTH.full_name})
+    return {path.encode(): route for path, route in routes.items()}
+
+
+def refusal_of(error: BaseException) -> Refused | None:
+    """The gRPC status that a handler's error means; None for one that nobody foresaw."""
+    match error:
+        case Refused():
+            return error
+        case DomainError():
+            return Refused(grpc.StatusCode[error.forms.grpc].value[0], error.message)
+        case grpc.aio.AioRpcError():
+            return Refused(error.code().value[0], error.details() or "")
+        case asyncio.CancelledError():
+            return Refused(Status.CANCELLED, "the call was cancelled")
+        case _:
+            return None
+
+
+def _unary(rpc: Rpc, handlers: MetaHandlers) -> Route:
+    parse = rpc.request.FromString
+    call = handlers.call
+
+    def serve(message: bytes, caller: Caller, remaining: float | None) -> Coroutine[Any, Any, bytes]:
+        try:
+            request = parse(message)
+        except DecodeError as error:
+            raise Refused(Status.INTERNAL, DESERIALIZING) from error
+        return call(rpc, request, caller)
+
+    return serve
+
+
+def _forward(method: str, control: ControlLink) -> Route:
+    def serve(message: bytes, caller: Caller, remaining: float | None) -> Coroutine[Any, Any, bytes]:
+        return control.forward(method, message, caller, remaining)
+
+    return serve
+
+
+def _health(services: set[str]) -> Route:
+    serving = health_pb2.HealthCheckResponse(status=health_pb2.HealthCheckResponse.SERVING)
+    answer = bytes(serving.SerializeToString())
+
+    async def serve(message: bytes, caller: Caller, remaining: float | None) -> bytes:
+        try:
+            service = health_pb2.HealthCheckRequest.FromString(message).service
+        except DecodeError as error:
+            raise Refused(Status.INTERNAL, DESERIALIZING) from error
+        if service not in services:
+            raise Refused(Status.NOT_FOUND, "unknown service")
+        return answer
+
+    return serve

@@ -1,0 +1,16 @@
+"""The process of `tests/grpc`, served by the fast endpoint."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+import pytest
+
+
+@pytest.fixture(scope="module", autouse=True)
+def fast_transport() -> Iterator[None]:
+    """Every metadata process that a test of this folder starts."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(os.environ, "KVCM_TRANSPORT", "fast")
+        yield
