@@ -48,8 +48,19 @@ def metadata_process(redis_url: str, data_dir: Path, **variables: str) -> Iterat
     )
     try:
         with grpc.insecure_channel(f"127.0.0.1:{ports['KVCM_META_RPC_PORT']}") as channel:
-            grpc.channel_ready_future(channel).result(timeout=30)
+            _wait_until_ready(channel, process)
         yield MetadataProcess(int(ports["KVCM_META_RPC_PORT"]), int(ports["KVCM_META_HTTP_PORT"]), process)
     finally:
         process.terminate()
         process.wait(15)
+
+
+def _wait_until_ready(channel: grpc.Channel, process: subprocess.Popen[bytes]) -> None:
+    ready = grpc.channel_ready_future(channel)
+    for _ in range(120):
+        try:
+            ready.result(timeout=0.5)
+            return
+        except grpc.FutureTimeoutError:
+            assert process.poll() is None, f"the metadata process ended with exit code {process.returncode}"
+    raise AssertionError("the metadata process did not come up within a minute")
