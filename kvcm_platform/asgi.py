@@ -10,15 +10,15 @@ http_application = get_asgi_application()
 # The imports below need the app registry that the line above fills.
 from channels.auth import AuthMiddlewareStack  # noqa: E402
 from channels.routing import ProtocolTypeRouter, URLRouter  # noqa: E402
-from channels.security.websocket import AllowedHostsOriginValidator  # noqa: E402
 
 from apps.health.lifespan import lifespan  # noqa: E402
+from apps.live.origin import LiveOriginValidator  # noqa: E402
 from apps.live.routing import websocket_urlpatterns  # noqa: E402
 
 application = ProtocolTypeRouter(
     {
         "lifespan": lifespan,
         "http": http_application,
-        "websocket": AllowedHostsOriginValidator(AuthMiddlewareStack(URLRouter(websocket_urlpatterns))),
+        "websocket": LiveOriginValidator(AuthMiddlewareStack(URLRouter(websocket_urlpatterns))),
     }
 )

@@ -37,7 +37,9 @@ async def connect(server, account) -> AsyncIterator[Connect]:
     async def open_socket(
         user: Any = None, query: str = "", origin: str = "http://localhost"
     ) -> WebsocketCommunicator:
-        headers = [(b"origin", origin.encode()), (b"host", b"localhost")]
+        headers = [(b"host", b"localhost")]
+        if origin:
+            headers.append((b"origin", origin.encode()))
         if user is not None:
             session = await sync_to_async(cookie_of)(user)
             headers.append((b"cookie", f"{django_settings.SESSION_COOKIE_NAME}={session}".encode()))
@@ -128,9 +130,15 @@ async def test_nobody_gets_in_without_an_account(connect) -> None:
     assert not (await connect()).is_open
 
 
-async def test_a_foreign_page_gets_in_nowhere(connect, account) -> None:
+@pytest.mark.parametrize("origin", ["http://evil.example", "https://localhost.evil.example", "null"])
+async def test_a_foreign_page_gets_in_nowhere(connect, account, origin: str) -> None:
     user = await sync_to_async(account)()
-    assert not (await connect(user, origin="http://evil.example")).is_open
+    assert not (await connect(user, origin=origin)).is_open
+
+
+async def test_a_script_without_an_origin_gets_in_with_what_it_brings(connect, account) -> None:
+    assert (await connect(await sync_to_async(account)(), origin="")).is_open
+    assert not (await connect(origin="")).is_open
 
 
 async def test_a_ticket_opens_a_socket_for_a_minute(connect, account, monkeypatch) -> None:
