@@ -1,4 +1,4 @@
-"""The scenarios of MetaService once more, over the fast endpoint. Reflection streams, so it is not served there."""
+"""The scenarios of MetaService once more, over the fast endpoint; reflection streams, so it is not there."""
 
 from __future__ import annotations
 

@@ -78,9 +78,17 @@ class Outflow:
             del self._streams[stream.id]
             return
         self.out.append(_HEADERS_START + number + _HEADERS)
-        stream.rest = memoryview(b"\x00" + (size - PREFIX_BYTES).to_bytes(4, "big") + message)
+        prefix = b"\x00" + (size - PREFIX_BYTES).to_bytes(4, "big")
+        if self.window >= PREFIX_BYTES <= stream.window and not self._queue and not self.is_paused:
+            # The prefix in a frame of its own spares a copy of the message.
+            self.out.append(frames.frame(DATA, 0, stream.id, prefix))
+            self.window -= PREFIX_BYTES
+            stream.window -= PREFIX_BYTES
+            stream.rest = memoryview(message)
+        else:
+            stream.rest = memoryview(prefix + message)
         self._queue[stream.id] = stream
-        self.queued_bytes += size
+        self.queued_bytes += len(stream.rest)
         self.pump()
 
     def block(self, stream_id: int, block: bytes) -> None:
