@@ -12,8 +12,9 @@ from django.utils import timezone
 
 from apps.accounts.models import ApiToken, User
 from apps.accounts.selectors import actor_of
-from apps.common.actor import Role
+from apps.common.actor import Actor, Role
 from apps.common.redis_client import index_client
+from kvcm_platform.core.errors import DomainError
 from kvcm_platform.index import keyspace
 
 log = structlog.get_logger(__name__)
@@ -48,8 +49,8 @@ def _wanted(digests: list[str] | None) -> dict[str, str]:
         tokens = tokens.filter(digest__in=digests)
     wanted = {}
     for token in tokens:
-        actor = actor_of(user=token.user, token=token)
-        if actor.role.covers(Role.ENGINE):
+        actor = _actor(token)
+        if actor is not None and actor.role.covers(Role.ENGINE):
             claim = {
                 "role": actor.role.value,
                 "groups": None if actor.groups is None else sorted(actor.groups),
@@ -57,6 +58,14 @@ def _wanted(digests: list[str] | None) -> dict[str, str]:
             }
             wanted[token.digest] = json.dumps(claim, sort_keys=True)
     return wanted
+
+
+def _actor(token: ApiToken) -> Actor | None:
+    """Whom a token speaks for; None where its account's rights leave nothing of it."""
+    try:
+        return actor_of(user=token.user, token=token)
+    except DomainError:
+        return None
 
 
 def _apply(client: redis.Redis, wanted: dict[str, str], published: dict[str, str]) -> int:

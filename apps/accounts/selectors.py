@@ -18,9 +18,10 @@ def account_list() -> QuerySet[User]:
 
 
 def token_list(*, acting: Actor) -> QuerySet[ApiToken]:
-    """Tokens that `acting` may see: an admin everyone's, others their own."""
+    """Tokens that `acting` may see: an admin of every group everyone's, others their own."""
     tokens = ApiToken.objects.select_related("user").order_by("-id")
-    return tokens if acting.role is Role.ADMIN else tokens.filter(user__username=acting.name)
+    sees_all = acting.role is Role.ADMIN and acting.groups is None
+    return tokens if sees_all else tokens.filter(user__username=acting.name)
 
 
 def token_digest(secret: str) -> str:
@@ -44,12 +45,13 @@ def actor_of(*, user: User, token: ApiToken | None = None, address: str = "", re
     """The acting account with the rights that remain after the token's scope.
 
     A token never gives more than its account has now, even where the account was demoted later.
+    Raises PERMISSION_DENIED where nothing remains, as of an engine's token of a viewer.
     """
     role = Role(user.role)
     groups = None if user.groups is None else frozenset(user.groups)
     if token is not None:
-        if token.role and role.covers(Role(token.role)):
-            role = Role(token.role)
+        if token.role:
+            role = _narrowed(role, Role(token.role), user.username)
         if token.groups is not None:
             groups = frozenset(token.groups) if groups is None else groups & frozenset(token.groups)
     return Actor(
@@ -59,4 +61,14 @@ def actor_of(*, user: User, token: ApiToken | None = None, address: str = "", re
         token_name=token.name if token else "",
         address=address,
         request_id=request_id,
+        expires_at=token.expires_at if token else None,
     )
+
+
+def _narrowed(role: Role, scope: Role, name: str) -> Role:
+    left = role.narrowed(scope)
+    if left is None:
+        raise DomainError(
+            Code.PERMISSION_DENIED, f"{name} is {role} now, which leaves nothing of a token for {scope}"
+        )
+    return left

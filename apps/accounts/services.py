@@ -12,6 +12,7 @@ import structlog
 from django.contrib.auth.password_validation import validate_password
 from django.core.exceptions import ValidationError
 from django.db import DatabaseError, transaction
+from django.db.models import QuerySet
 from django.utils import timezone
 
 from apps.accounts.models import ApiToken, User
@@ -38,6 +39,7 @@ def account_create(
 ) -> User:
     """Add an account. Raises INVALID_ARGUMENT for a bad name or weak password, DUPLICATE for a taken name.
 
+    PERMISSION_DENIED for an actor limited to some groups, which could lift its limit with it.
     `is_password_checked` False is for the password that the installation itself was given.
     """
     if is_password_checked:
@@ -62,6 +64,7 @@ def account_create_leniently(*, acting: Actor, username: str, password: str, rol
 def _create(
     *, acting: Actor, username: str, password: str | None, role: Role, groups: Collection[str] | None
 ) -> User:
+    acting.require_all_groups()
     check_account_name(username)
     if User.objects.filter(username=username).exists():
         raise DomainError(Code.DUPLICATE, f"account {username} exists", field="username")
@@ -76,8 +79,11 @@ def _create(
 def account_update(*, acting: Actor, username: str, changes: Mapping[str, Any]) -> User:
     """Change role, groups, theme, is_active or password of an account.
 
-    Raises NOT_FOUND, and IN_USE for what would leave the platform without an active admin.
+    Raises NOT_FOUND, PERMISSION_DENIED for an actor limited to some groups, and IN_USE for what would
+    leave the platform without an active admin of every group.
     """
+    acting.require_all_groups()
+    _lock_admins()
     user = _locked(username)
     before = _state(user)
     for name in ("role", "groups", "theme", "is_active"):
@@ -109,7 +115,12 @@ def theme_set(*, user: User, theme: str) -> None:
 
 @transaction.atomic
 def account_remove(*, acting: Actor, username: str) -> None:
-    """Remove an account and its tokens. Raises NOT_FOUND, and IN_USE for the last active admin."""
+    """Remove an account and its tokens. Raises NOT_FOUND, and IN_USE for the last active admin.
+
+    PERMISSION_DENIED for an actor limited to some groups.
+    """
+    acting.require_all_groups()
+    _lock_admins()
     user = _locked(username)
     audit_record(acting=acting, action="account.remove", kind="account", name=username, before=_state(user))
     tokens_publish_on_commit(user=user)
@@ -137,13 +148,16 @@ def token_create(
 ) -> NewToken:
     """Make a token for an account; without a scope it has all of the account's rights.
 
-    Raises NOT_FOUND, DUPLICATE for a name in use, PERMISSION_DENIED for a role beyond the account's.
+    A token made with a token has at most its rights and lives no longer. Raises NOT_FOUND, DUPLICATE for
+    a name in use, PERMISSION_DENIED for a role beyond the account's.
     """
     user = _locked(username)
-    if acting.role is not Role.ADMIN and acting.name != username:
+    if acting.name != username and (acting.role is not Role.ADMIN or acting.groups is not None):
         raise DomainError(Code.PERMISSION_DENIED, "tokens of other accounts are an admin's business")
-    if acting.token_name and role is None and acting.role is not Role(user.role):
-        role = acting.role  # a scoped token does not make a stronger one
+    if acting.token_name and acting.name == username and role is None:
+        role = acting.role  # also later, when the account may have become more
+    if acting.expires_at is not None:
+        expires_at = min(expires_at or acting.expires_at, acting.expires_at)
     if role is not None and not (Role(user.role).covers(role) and acting.role.covers(role)):
         raise DomainError(Code.PERMISSION_DENIED, f"{username} has no right to the role {role}", field="role")
     if acting.groups is not None:
@@ -203,9 +217,19 @@ def _require_strong(password: str, username: str) -> None:
         raise invalid("password", " ".join(error.messages)) from error
 
 
+def _admins() -> QuerySet[User]:
+    """Those who may change accounts."""
+    return User.objects.filter(role=Role.ADMIN.value, is_active=True, groups__isnull=True)
+
+
+def _lock_admins() -> None:
+    """Two admins who remove each other at once must not both find the other one still there."""
+    list(_admins().select_for_update().order_by("pk").values_list("pk", flat=True))
+
+
 def _require_some_admin() -> None:
-    if not User.objects.filter(role=Role.ADMIN.value, is_active=True).exists():
-        raise DomainError(Code.IN_USE, "the last active admin account must stay one")
+    if not _admins().exists():
+        raise DomainError(Code.IN_USE, "the last active admin account of every group must stay one")
 
 
 def _state(user: User) -> dict[str, Any]:

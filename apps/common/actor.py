@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import datetime
 from enum import StrEnum
 
 from kvcm_platform.core.errors import Code, DomainError
@@ -20,6 +21,12 @@ class Role(StrEnum):
         """Whether this role includes every right of `other`."""
         return other in _COVERED[self]
 
+    def narrowed(self, scope: Role) -> Role | None:
+        """The rights that this role and `scope` have in common; None where there are none."""
+        if self.covers(scope):
+            return scope
+        return self if scope.covers(self) else None
+
 
 _COVERED: dict[Role, frozenset[Role]] = {
     Role.VIEWER: frozenset({Role.VIEWER}),
@@ -31,7 +38,10 @@ _COVERED: dict[Role, frozenset[Role]] = {
 
 @dataclass(frozen=True, slots=True)
 class Actor:
-    """One acting person, token or process. `groups` None = every instance group."""
+    """One acting person, token or process. `groups` None = every instance group.
+
+    `expires_at` is the end of the acting token; None where there is none.
+    """
 
     name: str
     role: Role
@@ -39,6 +49,7 @@ class Actor:
     token_name: str = ""
     address: str = ""
     request_id: str = ""
+    expires_at: datetime | None = None
 
     @classmethod
     def system(cls, name: str, *, address: str = "", request_id: str = "") -> Actor:
@@ -58,6 +69,6 @@ class Actor:
             raise DomainError(Code.PERMISSION_DENIED, f"{self.name} may not act on instance group {group}")
 
     def require_all_groups(self) -> None:
-        """Raise PERMISSION_DENIED for an actor limited to some groups: storages are shared by all."""
+        """Raise PERMISSION_DENIED for an actor limited to some groups: what it asks for concerns them all."""
         if self.groups is not None:
             raise DomainError(Code.PERMISSION_DENIED, f"{self.name} is limited to some instance groups")

@@ -6,10 +6,11 @@ import pytest
 from rest_framework.test import APIClient
 
 from apps.accounts.models import User
+from apps.accounts.services import token_create
 from apps.audit.models import AuditEntry
 from apps.common.actor import Role
 from tests.apps.conftest import Api
-from tests.factories.actors import PASSWORD, make_account
+from tests.factories.actors import ADMIN, PASSWORD, make_account
 
 pytestmark = pytest.mark.django_db(transaction=True)
 LOGIN, LOGOUT, SESSION = "/api/v1/auth/login", "/api/v1/auth/logout", "/api/v1/auth/session"
@@ -110,6 +111,7 @@ def test_the_last_admin_stays(api: Api) -> None:
     for answer in (
         admin.patch(f"/api/v1/accounts/{username}/", {"role": "viewer"}),
         admin.patch(f"/api/v1/accounts/{username}/", {"is_active": False}),
+        admin.patch(f"/api/v1/accounts/{username}/", {"groups": ["chat"]}),
         admin.delete(f"/api/v1/accounts/{username}/"),
     ):
         assert (answer.status_code, answer.json()["code"]) == (409, "in_use")
@@ -133,3 +135,37 @@ def test_tokens(api: Api) -> None:
     assert operator.delete(f"/api/v1/api-tokens/{made.json()['id']}/").status_code == 204
     assert client.get("/api/v1/storages/").status_code == 401
     assert operator.post("/api/v1/api-tokens/", {"name": "x", "role": "admin"}).status_code == 403
+
+
+def test_an_admin_limited_to_groups_cannot_change_accounts(api: Api) -> None:
+    """It would lift its own limit, or make an account without one."""
+    limited = api(Role.ADMIN, groups=["chat"])
+    (username,) = User.objects.values_list("username", flat=True)
+    body = {"username": "eve", "password": "a long enough secret", "role": "admin"}
+    for answer in (
+        limited.patch(f"/api/v1/accounts/{username}/", {"groups": None}),
+        limited.post("/api/v1/accounts/", body),
+        limited.delete(f"/api/v1/accounts/{username}/"),
+    ):
+        assert (answer.status_code, answer.json()["code"]) == (403, "permission_denied")
+    assert User.objects.get().groups == ["chat"]
+
+
+def test_an_admin_limited_to_groups_sees_its_own_tokens_alone(api: Api) -> None:
+    other = api(Role.OPERATOR).get("/api/v1/api-tokens/").json()["results"][0]
+    limited = api(Role.ADMIN, groups=["chat"])
+    assert limited.get("/api/v1/api-tokens/").json()["count"] == 1
+    assert limited.delete(f"/api/v1/api-tokens/{other['id']}/").status_code == 404
+    answer = limited.post("/api/v1/api-tokens/", {"name": "x", "username": other["username"]})
+    assert answer.status_code == 403
+
+
+def test_a_token_without_any_right_left_is_refused() -> None:
+    make_account("olga", Role.OPERATOR)
+    secret = token_create(acting=ADMIN, username="olga", name="t", role=Role.ENGINE).secret
+    client = APIClient()
+    client.credentials(HTTP_AUTHORIZATION=f"Bearer {secret}")
+    assert client.get(SESSION).json()["role"] == "engine"
+    User.objects.update(role="viewer")
+    answer = client.get("/api/v1/storages/")
+    assert (answer.status_code, answer.json()["code"]) == (403, "permission_denied")

@@ -63,8 +63,9 @@ def test_scope_narrows_and_never_widens() -> None:
     made = token_create(acting=ADMIN, username="olga", name="t", role=Role.VIEWER, groups=["chat", "other"])
     actor = actor_of(user=made.token.user, token=made.token)
     assert (actor.role, actor.groups) == (Role.VIEWER, frozenset({"chat"}))
+    strong = token_create(acting=ADMIN, username="olga", name="strong", role=Role.OPERATOR)
     account_update(acting=ADMIN, username="olga", changes={"role": "engine"})
-    fresh = token_get(secret=made.secret)
+    fresh = token_get(secret=strong.secret)
     assert actor_of(user=fresh.user, token=fresh).role is Role.ENGINE
     with pytest.raises(DomainError) as caught:
         token_create(acting=ADMIN, username="olga", name="more", role=Role.OPERATOR)
@@ -76,6 +77,43 @@ def test_a_scoped_token_makes_no_stronger_one() -> None:
     acting = Actor(name="olga", role=Role.VIEWER, groups=frozenset({"chat"}), token_name="weak")
     made = token_create(acting=acting, username="olga", name="t")
     assert (made.token.role, made.token.groups) == ("viewer", ["chat"])
+
+
+def test_an_engines_token_never_reads_pages() -> None:
+    """Engine and viewer have no right in common, so nothing is left of an engine's token of a viewer."""
+    make_account("ada", Role.ADMIN)
+    make_account("olga", Role.OPERATOR)
+    made = token_create(acting=ADMIN, username="olga", name="t", role=Role.ENGINE)
+    account_update(acting=ADMIN, username="olga", changes={"role": "viewer"})
+    fresh = token_get(secret=made.secret)
+    with pytest.raises(DomainError) as caught:
+        actor_of(user=fresh.user, token=fresh)
+    assert caught.value.code is Code.PERMISSION_DENIED
+
+
+def test_a_token_makes_none_that_lives_longer() -> None:
+    make_account("olga", Role.OPERATOR)
+    end = timezone.now() + timedelta(minutes=5)
+    first = token_create(acting=ADMIN, username="olga", name="short", expires_at=end).token
+    acting = actor_of(user=first.user, token=first)
+    later, sooner = end + timedelta(days=1), end - timedelta(minutes=1)
+    for name, asked, given in (("a", None, end), ("b", later, end), ("c", sooner, sooner)):
+        made = token_create(acting=acting, username="olga", name=name, expires_at=asked)
+        assert made.token.expires_at == given
+
+
+def test_a_scoped_token_makes_none_that_grows_with_its_account() -> None:
+    make_account("olga", Role.VIEWER)
+    scoped = token_create(acting=ADMIN, username="olga", name="scoped", role=Role.VIEWER).token
+    made = token_create(acting=actor_of(user=scoped.user, token=scoped), username="olga", name="t")
+    assert made.token.role == "viewer"
+
+
+def test_an_admins_token_makes_tokens_of_others() -> None:
+    make_account("olga", Role.OPERATOR)
+    ada = token_create(acting=ADMIN, username=make_account("ada", Role.ADMIN).username, name="t").token
+    made = token_create(acting=actor_of(user=ada.user, token=ada), username="olga", name="t")
+    assert actor_of(user=made.token.user, token=made.token).role is Role.OPERATOR
 
 
 def test_last_use_is_written_once_a_minute(django_assert_num_queries) -> None:

@@ -125,3 +125,11 @@ def test_http_statuses(control: Control) -> None:
     viewer = make_token(Role.VIEWER)
     assert control.post("/api/listStorage", {}, viewer)[0] == 200
     assert control.post("/api/addStorage", {}, viewer)[0] == 403
+
+
+def test_an_admin_limited_to_groups_cannot_change_accounts(control: Control) -> None:
+    sent = bearer(make_token(Role.ADMIN, groups=["chat"]))
+    add = pb.AddAccountRequest(user_name="eve", password="a long enough secret", role=pb.ROLE_ADMIN)
+    delete = pb.DeleteAccountRequest(user_name="admin-0")
+    for method, request in (("AddAccount", add), ("DeleteAccount", delete)):
+        assert status_of(control, method, request, sent) is grpc.StatusCode.PERMISSION_DENIED
