@@ -54,7 +54,7 @@ class Dispatcher:
             acting = self._access.actor(rpc=rpc.name, role=rpc.role, caller=caller, request_id=request_id)
             if rpc.is_gated and self._node.leader.is_standing_down:
                 raise DomainError(Code.NOT_LEADER, "Server is not leader")
-            answer = rpc.carry_out(Call(request, acting, self._node, caller))
+            answer = rpc.carry_out(Call(request, acting, self._node))
         except Exception as error:  # noqa: BLE001 (nothing may leave a call in another form)
             refusal = _refusal(error)
             log.info("call refused", code=refusal.code, reason=refusal.message, address=caller.address)

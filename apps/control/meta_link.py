@@ -5,6 +5,7 @@ from __future__ import annotations
 import grpc
 
 from kvcm_platform.core.errors import Code, DomainError
+from kvcm_platform.metadata_service.control_link import INTERNAL_KEY
 from kvcm_platform.pb import meta_service_pb2 as meta_pb
 
 _SERVICE = meta_pb.DESCRIPTOR.services_by_name["MetaService"].full_name
@@ -17,9 +18,13 @@ _REFUSALS = {
 
 
 class MetaLink:
-    """One channel to the metadata processes of this host. Calls block and are bounded in time."""
+    """One channel to the metadata processes of this host. Calls block and are bounded in time.
 
-    def __init__(self, address: str, max_message_bytes: int) -> None:
+    They carry the internal token: who may make them was judged here, by role and group.
+    """
+
+    def __init__(self, address: str, internal_token: str, max_message_bytes: int) -> None:
+        self._metadata = ((INTERNAL_KEY, internal_token),)
         self._channel = grpc.insecure_channel(
             address,
             options=[
@@ -28,12 +33,11 @@ class MetaLink:
             ],
         )
 
-    def forward(self, method: str, request: bytes, authorization: str) -> bytes:
+    def forward(self, method: str, request: bytes) -> bytes:
         """Pass a call on. Raises NOT_READY where no metadata process answers, else what it refused with."""
         call = self._channel.unary_unary(f"/{_SERVICE}/{method}")
-        metadata = (("authorization", authorization),) if authorization else ()
         try:
-            answer: bytes = call(request, timeout=_CALL_SECONDS, metadata=metadata)
+            answer: bytes = call(request, timeout=_CALL_SECONDS, metadata=self._metadata)
         except grpc.RpcError as error:
             code = _REFUSALS.get(error.code(), Code.NOT_READY)
             raise DomainError(code, f"metadata service: {error.details()}") from error

@@ -9,7 +9,6 @@ from typing import Any
 from google.protobuf.message import Message
 
 from apps.common.actor import Actor, Role
-from apps.control.access import Caller
 from apps.control.node import Node
 from kvcm_platform.core.errors import invalid
 from kvcm_platform.pb import admin_service_pb2 as pb
@@ -22,7 +21,6 @@ class Call:
     request: Any
     acting: Actor
     node: Node
-    caller: Caller
 
     def required(self, name: str) -> Any:
         """A sub-message of the request. Raises INVALID_ARGUMENT where it is absent."""
