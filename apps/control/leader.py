@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import secrets
+import threading
 import time
 from collections.abc import Callable
 
@@ -43,6 +44,8 @@ class Leader:
         self._holder = f"{node_id}|{os.getpid()}-{secrets.token_hex(4)}"
         self._held_until = 0.0
         self._stands_down_until = 0.0
+        # Between the look whether to campaign and the answer nobody may give the lease back.
+        self._lock = threading.Lock()
         self.fence = 0
         self.last_step_at = 0.0
         """Unix seconds."""
@@ -68,8 +71,10 @@ class Leader:
     def step(self) -> bool:
         """Renew the lease, or try to take it. Returns whether it is held. Raises redis.RedisError."""
         self.last_step_at = time.time()
-        if self.is_standing_down:
-            return False
+        with self._lock:
+            return False if self.is_standing_down else self._campaign()
+
+    def _campaign(self) -> bool:
         asked_at = self._clock()
         client = self._client()
         if self._held_until:
@@ -85,8 +90,9 @@ class Leader:
 
     def release(self) -> None:
         """Give the lease back, so that another node takes over within a second."""
-        self._held_until = 0.0
-        self._client().eval(_RELEASE, 1, keyspace.LEADER, self._holder)
+        with self._lock:
+            self._held_until = 0.0
+            self._client().eval(_RELEASE, 1, keyspace.LEADER, self._holder)
 
     def stand_down(self, delay_ms: int) -> None:
         """Give up the lease and leave it to others for `delay_ms`."""

@@ -41,7 +41,7 @@ class ControlProcess:
         self._duty_threads = ThreadPoolExecutor(DUTY_THREADS, thread_name_prefix="duty")
         self.leader = Leader(index_client, env.node_id, env["KVCM_LEADER_LEASE_MS"])
         meta_host = env.control_address.rpartition(":")[0]
-        meta = MetaLink(f"{meta_host}:{env['KVCM_META_RPC_PORT']}", self._max_bytes)
+        meta = MetaLink(f"{meta_host}:{env['KVCM_META_RPC_PORT']}", env.internal_token, self._max_bytes)
         self._node = Node(
             env=env, leader=self.leader, meta=meta, campaign_delay_ms=env["KVCM_LEADER_LEASE_MS"]
         )
@@ -68,6 +68,8 @@ class ControlProcess:
                 log_config=None,
                 access_log=False,
                 lifespan="off",
+                # A peer on this host could choose the address that access and audit go by.
+                proxy_headers=False,
                 timeout_graceful_shutdown=round(GRACE_SECONDS),
             )
         )

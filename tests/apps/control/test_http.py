@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import urllib.request
 from pathlib import Path
 
+from apps.audit.models import AuditEntry
 from apps.common.actor import Role
 from apps.control.dispatcher import RPCS
 from kvcm_platform.pb import admin_service_pb2 as pb
@@ -53,3 +55,16 @@ def test_errors(control: Control) -> None:
     assert (status, answer["header"]["status"]["code"]) == (200, "INVALID_ARGUMENT")
     assert answer["header"]["request_id"].startswith("t_")
     assert control.post("/api/nothing", {}, token)[0] == 404
+
+
+def test_a_caller_cannot_choose_its_address(control: Control) -> None:
+    """Proxies' headers are not believed, not even from loopback: audit and network rules go by the peer."""
+    request = urllib.request.Request(
+        f"http://127.0.0.1:{control.process.http_port}/api/addAccount",
+        b'{"user_name": "eve", "password": "a long enough secret"}',
+        {"Authorization": f"Bearer {make_token(Role.ADMIN)}", "X-Forwarded-For": "203.0.113.7"},
+    )
+    with urllib.request.urlopen(request, timeout=10) as answer:
+        assert answer.status == 200
+    entry = AuditEntry.objects.get(action="account.create", object_name="eve")
+    assert entry.address == "127.0.0.1"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+
 import redis
 
 from apps.control.leader import Leader
@@ -116,3 +118,24 @@ def test_logger(control: Control) -> None:
         assert bad.header.status.code == pb.INVALID_ARGUMENT
     finally:
         logging.getLogger().setLevel(before)
+
+
+def test_a_demotion_in_the_middle_of_a_step_holds(index: redis.Redis) -> None:
+    """The step has looked whether it may campaign, and has not asked for the lease yet."""
+    meanwhile: list[threading.Thread] = []
+
+    class Client:
+        def set(self, *arguments: object, **options: object) -> object:
+            if "nx" in options and not meanwhile:
+                meanwhile.append(threading.Thread(target=one.stand_down, args=(5000,)))
+                meanwhile[0].start()
+                meanwhile[0].join(0.3)
+            return index.set(*arguments, **options)
+
+        def __getattr__(self, name: str) -> object:
+            return getattr(index, name)
+
+    one = Leader(Client, "a", 1000)
+    one.step()
+    meanwhile[0].join(5)
+    assert (one.is_leader, index.get("kvcm:leader")) == (False, None)
