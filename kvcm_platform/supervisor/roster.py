@@ -43,7 +43,7 @@ def metadata(env: Env) -> list[ChildSpec]:
 
 def django(env: Env) -> list[ChildSpec]:
     """What needs a migrated database."""
-    # `prepare` and the tests check the project; here it would load every view, for nothing.
+    # `make lint` checks the project; doing it here would load every view for nothing.
     unchecked = {"CELERY_SKIP_CHECKS": "1"}
     # Threads, not processes: a prefork child would outlive a worker that is killed.
     worker = ("--pool", "threads", "--concurrency", "4", "--without-gossip", "--without-mingle")
