@@ -1,131 +1,147 @@
 """The background duties of the index, composed: sessions, trims, reservations, pushes, deletions.
 
-Each is safe to run anywhere and to stop anywhere; the lease only saves work.
+Each is safe to run anywhere and to stop anywhere; the lease only saves work. A shard whose duty
+fails is reported and does not keep the others waiting.
 """
 
 from __future__ import annotations
 
+import secrets
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
+import structlog
+
+from apps.cache_index.deleters import Deleters
 from apps.cache_index.index_session import IndexSession
-from kvcm_platform.core.deletion import UNKNOWN_STORAGE, Deleter, DeletionReport, PendingObject, delete_due
+from kvcm_platform.core.deletion import DeletionReport, delete_due
+from kvcm_platform.core.metadata import MIN_DELETE_DELAY_MS
+from kvcm_platform.core.registry import InstanceEntry
 from kvcm_platform.index import keyspace, leaving, sweeps, trims
-from kvcm_platform.index.pending import RedisPending, RedisSlotLedger
+from kvcm_platform.index.pending import RedisPending
 from kvcm_platform.index.redis_index import shard_of
-from kvcm_platform.storage.backend import DataStorageBackend, FreedObject
-from kvcm_platform.storage.registry import backend_for
+
+log = structlog.get_logger(__name__)
 
 RUN_SECONDS = 20.0
 """A run ends after this long; what is left is due again at once."""
+SWEEP_SECONDS = 1.0
+"""Expired sessions do not wait for long deletions (expiry takes effect within 2 s, WIRE.md A)."""
 LEASE_MS = 10_000
 DELETE_BATCH = 512
 
 
 @dataclass(slots=True)
 class DutiesReport:
+    """What a run did. `failures` = shards whose duty ended in an error (see the log)."""
+
     sessions: int = 0
     trimmed: int = 0
     reservations: int = 0
     pushes: int = 0
     cleared: int = 0
+    failures: int = 0
     deletions: DeletionReport = field(default_factory=DeletionReport)
 
 
-@dataclass(slots=True)
-class BackendDeleter:
-    """A storage backend as the deletion use case sees it."""
-
-    backend: DataStorageBackend
-
-    async def delete(self, objects: Sequence[PendingObject]) -> list[str]:
-        return await self.backend.delete(_freed(objects))
-
-    async def settled(self, objects: Sequence[PendingObject]) -> None:
-        await self.backend.settled(_freed(objects))
-
-
-def _freed(objects: Sequence[PendingObject]) -> list[FreedObject]:
-    return [FreedObject(item.uri, item.slots_in_file, item.is_second_pass) for item in objects]
-
-
-class Deleters:
-    """One deleter a storage for the length of a run; or the reason why there is none."""
-
-    def __init__(self, session: IndexSession) -> None:
-        self._session = session
-        self._storages = {storage.number: storage for storage in session.registry.storages.values()}
-        self._backends: dict[int, DataStorageBackend] = {}
-
-    def of(self, number: int) -> Deleter | str:
-        storage = self._storages.get(number)
-        if storage is None:
-            return UNKNOWN_STORAGE
-        if not storage.is_available:
-            return f"{storage.name}: {storage.unavailable_reason or 'unavailable'}"
-        if number not in self._backends:
-            backend = backend_for(storage, RedisSlotLedger(self._session.index.connection, number))
-            if backend is None:
-                return f"{storage.name}: nothing can be deleted on {storage.type}"
-            self._backends[number] = backend
-        return BackendDeleter(self._backends[number])
-
-    async def close(self) -> None:
-        for backend in self._backends.values():
-            await backend.close()
-
-
-async def duties_run(session: IndexSession, *, seconds: float = RUN_SECONDS) -> DutiesReport:
+class DutyRun:
     """One round of everything that is due, and deletions until none is or the time is up."""
-    report = DutiesReport()
-    index = session.index
-    storages = list(session.registry.storages.values())
-    for entry in session.registry.instances.values():
-        swept = sweeps.SweptShard(shard_of(entry), entry)
-        report.sessions += await sweeps.sweep_sessions(index, swept, storages)
-    for entry in session.leaving:
-        swept = sweeps.SweptShard(shard_of(entry), entry)
-        report.sessions += await sweeps.sweep_sessions(index, swept, storages, is_forced=True)
-    report.trimmed += await trims.resume(index)
-    groups = {group.number for group in session.registry.groups.values()}
-    for number in sorted(groups | {entry.group_number for entry in session.leaving}):
-        report.reservations += await sweeps.sweep_reservations(index, number)
-    await _delete(session, report, time.monotonic() + seconds)
-    for entry in session.leaving:
-        report.cleared += await leaving.clear(index, entry)
-    await index.pusher.flush()
-    report.pushes += await sweeps.sweep_pushes(
-        index, [shard_of(e) for e in session.registry.instances.values()]
-    )
-    return report
+
+    def __init__(self, session: IndexSession, seconds: float, owner: str) -> None:
+        self._session = session
+        self._index = session.index
+        self._deadline = time.monotonic() + seconds
+        self._owner = owner
+        self._swept_at = 0.0
+        self.report = DutiesReport()
+
+    async def run(self) -> DutiesReport:
+        await self._sweep()
+        self.report.trimmed += await trims.resume(self._index, self._deadline)
+        await self._delete()
+        for entry in self._session.leaving:
+            await self._each(entry, self._clear)
+            await self._sweep()
+        await self._index.pusher.flush()
+        shards = [shard_of(entry) for entry in self._session.instances]
+        self.report.pushes += await sweeps.sweep_pushes(self._index, shards)
+        return self.report
+
+    async def _each(self, entry: InstanceEntry, duty: Callable[[InstanceEntry], Awaitable[int]]) -> int:
+        """One duty of one instance; its failure is this instance's alone."""
+        try:
+            return await duty(entry)
+        except Exception:
+            log.exception("a duty failed", duty=duty.__name__, instance=entry.instance_id)
+            self.report.failures += 1
+            return 0
+
+    async def _sweep(self) -> None:
+        """Sessions and reservations, at most once a SWEEP_SECONDS; renews the lease."""
+        if time.monotonic() - self._swept_at < SWEEP_SECONDS:
+            return
+        await self._index.connection.call(
+            "FCALL", "kvcm_lease_keep", 1, keyspace.DUTIES_LEASE, self._owner, LEASE_MS
+        )
+        for entry in self._session.instances:
+            await self._each(entry, self._sweep_sessions)
+        groups = {group.number for group in self._session.registry.groups.values()}
+        for number in sorted(groups | {entry.group_number for entry in self._session.leaving}):
+            self.report.reservations += await sweeps.sweep_reservations(self._index, number)
+        await self._index.pusher.flush()
+        self._swept_at = time.monotonic()
+
+    async def _sweep_sessions(self, entry: InstanceEntry) -> int:
+        ended = await sweeps.sweep_sessions(
+            self._index,
+            sweeps.SweptShard(shard_of(entry), entry),
+            list(self._session.registry.storages.values()),
+            is_forced=entry in self._session.leaving,
+        )
+        self.report.sessions += ended
+        return ended
+
+    async def _clear(self, entry: InstanceEntry) -> int:
+        group = self._session.registry.groups.get(entry.group)
+        delay = max(group.reclaim.delay_before_delete_ms if group else 0, MIN_DELETE_DELAY_MS)
+        is_gone = await leaving.clear(self._index, entry, delay, SWEEP_SECONDS)
+        self.report.cleared += is_gone
+        return is_gone
+
+    async def _delete(self) -> None:
+        deleters = Deleters(self._session)
+
+        async def delete(entry: InstanceEntry) -> int:
+            pending = RedisPending(self._index, shard_of(entry))
+            return await delete_due(pending, deleters.of, DELETE_BATCH, self.report.deletions)
+
+        try:
+            waiting = self._session.instances
+            while waiting and time.monotonic() < self._deadline:
+                still = []
+                for entry in waiting:
+                    if await self._each(entry, delete) == DELETE_BATCH:
+                        still.append(entry)
+                    await self._sweep()
+                await self._index.pusher.flush()
+                waiting = still
+        finally:
+            await deleters.close()
 
 
-async def _delete(session: IndexSession, report: DutiesReport, deadline: float) -> None:
-    deleters = Deleters(session)
-    try:
-        waiting = [RedisPending(session.index, shard_of(entry)) for entry in session.instances]
-        while waiting and time.monotonic() < deadline:
-            await session.index.connection.call("PEXPIRE", keyspace.DUTIES_LEASE, LEASE_MS)
-            still = []
-            for pending in waiting:
-                if await delete_due(pending, deleters.of, DELETE_BATCH, report.deletions) == DELETE_BATCH:
-                    still.append(pending)
-            await session.index.pusher.flush()
-            waiting = still
-    finally:
-        await deleters.close()
+async def duties_run(session: IndexSession, *, seconds: float = RUN_SECONDS, owner: str = "") -> DutiesReport:
+    return await DutyRun(session, seconds, owner).run()
 
 
 @asynccontextmanager
-async def duties_lease(session: IndexSession) -> AsyncIterator[bool]:
-    """Holds the lease of a run; gives False while another process has it."""
-    connection = session.index.connection
-    taken = await connection.call("SET", keyspace.DUTIES_LEASE, "1", "NX", "PX", LEASE_MS)
+async def duties_lease(session: IndexSession) -> AsyncIterator[str]:
+    """Holds the lease of a run and gives its owner's name; an empty one while another process has it."""
+    connection, owner = session.index.connection, secrets.token_hex(8)
+    taken = await connection.call("SET", keyspace.DUTIES_LEASE, owner, "NX", "PX", LEASE_MS)
     await connection.call("DEL", keyspace.DUTIES_QUEUED)
     try:
-        yield taken is not None
+        yield owner if taken is not None else ""
     finally:
-        if taken is not None:
-            await connection.call("DEL", keyspace.DUTIES_LEASE)
+        await connection.call("FCALL", "kvcm_lease_drop", 1, keyspace.DUTIES_LEASE, owner)

@@ -16,7 +16,7 @@ from apps.cache_index.index_session import index_session
 @shared_task(name="apps.cache_index.tasks.run_duties", time_limit=60, soft_time_limit=50, ignore_result=True)
 def run_duties() -> dict[str, Any]:
     async def run() -> dict[str, Any]:
-        async with index_session(settings.KVCM_REDIS_URL) as session, duties_lease(session) as is_mine:
-            return asdict(await duties_run(session)) if is_mine else {}
+        async with index_session(settings.KVCM_REDIS_URL) as session, duties_lease(session) as owner:
+            return asdict(await duties_run(session, owner=owner)) if owner else {}
 
     return asyncio.run(run())

@@ -7,6 +7,7 @@ metadata. Every step may be repeated.
 from __future__ import annotations
 
 import asyncio
+import random
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -15,6 +16,7 @@ from typing import Protocol
 from .uris import DataUri
 
 RETRY_MS = 5000
+RETRY_JITTER_MS = 5000
 UNKNOWN_STORAGE = "the storage is not configured"
 
 
@@ -29,7 +31,8 @@ class PendingObject:
 class PendingDeletion:
     """One location to delete. `is_orphan`: only metadata was dropped, the objects are listed as orphans."""
 
-    member: bytes
+    handle: bytes
+    """Names it on its list, together with the state it was in when it was taken."""
     storage_number: int
     is_orphan: bool
     objects: tuple[PendingObject, ...]
@@ -46,9 +49,9 @@ class PendingList(Protocol):
         """Returns when everything written so far would survive a crash of the server."""
         ...
 
-    async def done(self, members: Sequence[bytes]) -> None: ...
+    async def done(self, handles: Sequence[bytes]) -> None: ...
 
-    async def postpone(self, members: Sequence[bytes], delay_ms: int) -> None: ...
+    async def postpone(self, handles: Sequence[bytes], delay_ms: int) -> None: ...
 
     async def orphan(self, deletions: Sequence[PendingDeletion]) -> None:
         """Puts them on the orphan list of their storage."""
@@ -102,7 +105,7 @@ async def _delete_on(
     rest = [d for d in deletions if not d.is_orphan and deleter != UNKNOWN_STORAGE]
     if orphans:
         await pending.orphan(orphans)
-        await pending.done([d.member for d in orphans])
+        await pending.done([d.handle for d in orphans])
         report.orphaned += len(orphans)
     if not rest:
         return
@@ -113,12 +116,13 @@ async def _delete_on(
     gone = [d for d, reason in zip(rest, reasons, strict=True) if not reason]
     kept = [d for d, reason in zip(rest, reasons, strict=True) if reason]
     if gone:
-        await pending.done([d.member for d in gone])
+        await pending.done([d.handle for d in gone])
         report.deleted += len(gone)
         if not isinstance(deleter, str):
             await deleter.settled([item for d in gone for item in d.objects])
     if kept:
-        await pending.postpone([d.member for d in kept], RETRY_MS)
+        delay_ms = RETRY_MS + random.randrange(RETRY_JITTER_MS)  # noqa: S311
+        await pending.postpone([d.handle for d in kept], delay_ms)
         report.postponed += len(kept)
         for reason in filter(None, reasons):
             report.reasons[reason] = report.reasons.get(reason, 0) + 1

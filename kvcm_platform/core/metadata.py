@@ -5,8 +5,8 @@ Answers carry locations as wire bytes. Doors parse the call, call one of these, 
 
 from __future__ import annotations
 
+import asyncio
 import os
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -30,6 +30,8 @@ from .registry import GroupEntry, InstanceEntry, Registry
 from .types import LocationStatus, QueryType, TrimStrategy
 
 INSERT_SECONDS = 5
+LONG_PROMPT = 16_384
+"""Token ids from which on hashing leaves the event loop."""
 MIN_DELETE_DELAY_MS = 500
 """Readers that got a URI just before a removal have at least this long (DESIGN 4.5)."""
 MAX_WRITE_TIMEOUT = 3600
@@ -110,7 +112,7 @@ class MetadataService:
             raise DomainError(Code.NOT_READY, f"group {instance.group} is not published")
         return group
 
-    def _keys(self, instance: InstanceEntry, blocks: Blocks) -> Sequence[int]:
+    async def _keys(self, instance: InstanceEntry, blocks: Blocks) -> Sequence[int]:
         if len(blocks.keys) > self._limits.max_keys:
             raise DomainError(
                 Code.TOO_LARGE,
@@ -129,6 +131,9 @@ class MetadataService:
             )
         if instance.block_size <= 0:
             raise invalid("block_size", "the instance was registered without one, token_ids cannot be used")
+        if len(blocks.tokens) > LONG_PROMPT:
+            # Hashing holds the interpreter now and then, but other calls get their turn.
+            return await asyncio.to_thread(chained_block_keys, blocks.tokens, instance.block_size)
         return chained_block_keys(blocks.tokens, instance.block_size)
 
     # Queries
@@ -145,7 +150,7 @@ class MetadataService:
         """Locations by one of the query types of WIRE.md 3.3: wire bytes, in pieces of one or more."""
         instance = await self.instance(instance_id)
         masks.check(mask)
-        keys = self._keys(instance, blocks)
+        keys = await self._keys(instance, blocks)
         registry = self._registry.current
         placement.check_readable(registry, self._group(instance))
         match query:
@@ -173,15 +178,15 @@ class MetadataService:
             self._index.touch_keys(instance, held, 0, tick)
         cache_bytes = self._group(instance).meta_indexer.cache_policy.capacity_mb << 20
         match = await self._prefixes.prefix(
-            instance, wanted, registry.unserved_numbers(), len(held), tick, cache_bytes
+            instance, wanted, registry.served_numbers(), len(held), tick, cache_bytes
         )
         self._note_query(instance, len(wanted), match.count)
         return match
 
     async def _batch(self, instance: InstanceEntry, registry: Registry, keys: Sequence[int]) -> list[bytes]:
-        unserved = registry.unserved_numbers()
+        served_now = registry.served_numbers()
         records = await self._index.records(instance, keys)
-        wires = [self._rules.served(record, unserved) for record in records]
+        wires = [self._rules.served(record, served_now) for record in records]
         self._touch_hits(instance, records, wires)
         self._note_query(instance, len(keys), sum(wire is not None for wire in wires))
         missing = self._rules.placeholder(instance)
@@ -192,9 +197,9 @@ class MetadataService:
     ) -> list[bytes]:
         if not 1 <= size <= len(keys):
             raise invalid("sw_size", f"{size} is not within 1..{len(keys)}")
-        unserved = registry.unserved_numbers()
+        served_now = registry.served_numbers()
         records = await self._index.records(instance, keys)
-        wires = [self._rules.served(record, unserved) for record in records]
+        wires = [self._rules.served(record, served_now) for record in records]
         start = masks.rightmost_window([wire is not None for wire in wires], size)
         answer = [self._rules.placeholder(instance)] * len(keys)
         if start is not None:
@@ -206,7 +211,7 @@ class MetadataService:
     async def get_cache_location_len(self, instance_id: str, query: int, blocks: Blocks, sw_size: int) -> int:
         """How long the hit is: matched prefix, hits of a batch, or the end of the right-most window."""
         instance = await self.instance(instance_id)
-        keys = self._keys(instance, blocks)
+        keys = await self._keys(instance, blocks)
         registry = self._registry.current
         placement.check_readable(registry, self._group(instance))
         match query:
@@ -227,7 +232,7 @@ class MetadataService:
         """State of each unmasked key's first location, whatever its status."""
         instance = await self.instance(instance_id)
         masks.check(mask)
-        keys = masks.unmasked(mask, self._keys(instance, blocks))
+        keys = masks.unmasked(mask, await self._keys(instance, blocks))
         answer: list[BlockMeta] = []
         for record in await self._index.records(instance, keys):
             known = self._rules.first(record)
@@ -258,10 +263,10 @@ class MetadataService:
         """First phase: places the missing blocks and opens a write session (DESIGN 4.4)."""
         instance = await self.instance(instance_id)
         group = self._group(instance)
-        keys = self._keys(instance, blocks)
+        keys = await self._keys(instance, blocks)
         spec_sets = self._spec_sets(instance, group_names, len(blocks.keys))
         registry = self._registry.current
-        unserved = registry.unserved_numbers()
+        served_now = registry.served_numbers()
 
         position: dict[int, int] = {}
         for at, key in enumerate(keys):
@@ -271,7 +276,7 @@ class MetadataService:
         missing = [
             key
             for key, record in zip(unique, records, strict=True)
-            if not self._rules.exists(record, unserved)
+            if not self._rules.exists(record, served_now)
         ]
         plan = self._plan(instance, group, missing, position, spec_sets, timeout_seconds, records)
         storage = None
@@ -283,7 +288,7 @@ class MetadataService:
                 self._facts.add(instance.instance_id, write_refused=1)
                 raise
         write_limits = WriteLimits(self._limits.max_sessions, group.meta_indexer.max_key_count)
-        locations, lost = await self._index.write(plan, storage, unserved, write_limits)
+        locations, lost = await self._index.write(plan, storage, served_now, write_limits)
         written = {position[key] for index, key in enumerate(missing) if index not in lost}
         return StartedWrite(
             plan.session_id, masks.compact([at not in written for at in range(len(keys))]), locations
@@ -350,7 +355,7 @@ class MetadataService:
         """Removes the blocks outside the mask, WRITING ones too; unknown keys are fine."""
         instance = await self.instance(instance_id)
         masks.check(keep)
-        keys = masks.unmasked(keep, self._keys(instance, blocks))
+        keys = masks.unmasked(keep, await self._keys(instance, blocks))
         removed = await self._index.remove(
             instance, list(dict.fromkeys(keys)), self._delete_delay_ms(instance)
         )
@@ -363,19 +368,16 @@ class MetadataService:
         delay = self._delete_delay_ms(instance)
         match strategy:
             case TrimStrategy.REMOVE_ALL_CACHE:
-                await self._index.trim(instance, TrimMode.UNTIL, 0, now, delay)
+                removed = await self._index.trim(instance, TrimMode.UNTIL, 0, now, delay)
             case TrimStrategy.REMOVE_ALL_META:
-                await self._index.trim(instance, TrimMode.META, 0, now, delay)
+                removed = await self._index.trim(instance, TrimMode.META, 0, now, delay)
             case TrimStrategy.TIMESTAMP:
                 if begin < 0 or end < 0:
                     raise invalid("begin_timestamp" if begin < 0 else "end_timestamp", "must not be negative")
                 end_ms = end * 1000 + 999 if end else now
                 if begin * 1000 > end_ms:
                     raise invalid("begin_timestamp", "is after end_timestamp")
-                await self._index.trim(instance, TrimMode.TIME, begin * 1000, end_ms, delay)
+                removed = await self._index.trim(instance, TrimMode.TIME, begin * 1000, end_ms, delay)
             case _:
                 raise invalid("strategy", f"{strategy} is not a trim strategy")
-
-
-def wall_clock_us() -> int:
-    return time.time_ns() // 1000
+        self._facts.add(instance.instance_id, removed_blocks=removed)

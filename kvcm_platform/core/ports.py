@@ -92,7 +92,7 @@ class PrefixSource(Protocol):
         self,
         instance: InstanceEntry,
         keys: Sequence[int],
-        unserved: frozenset[int],
+        served_now: frozenset[int],
         depth: int,
         tick: int,
         capacity_bytes: int,
@@ -107,11 +107,11 @@ class PrefixSource(Protocol):
 class RecordRules(Protocol):
     """What a record says."""
 
-    def served(self, record: Record, unserved: frozenset[int]) -> bytes | None:
+    def served(self, record: Record, served_now: frozenset[int]) -> bytes | None:
         """The wire bytes of a serving location on a served storage, else None."""
         ...
 
-    def exists(self, record: Record, unserved: frozenset[int]) -> bool:
+    def exists(self, record: Record, served_now: frozenset[int]) -> bool:
         """WRITING, DELETING, or SERVING on a storage that is served now: nothing to write."""
         ...
 
@@ -152,7 +152,7 @@ class BlockIndex(Protocol):
         ...
 
     async def write(
-        self, plan: WritePlan, storage: StorageEntry | None, unserved: frozenset[int], limits: WriteLimits
+        self, plan: WritePlan, storage: StorageEntry | None, served_now: frozenset[int], limits: WriteLimits
     ) -> tuple[list[bytes], set[int]]:
         """Opens the session and inserts its blocks as WRITING.
 
@@ -172,10 +172,11 @@ class BlockIndex(Protocol):
 
     async def trim(
         self, instance: InstanceEntry, mode: TrimMode, begin_ms: int, end_ms: int, delay_ms: int
-    ) -> None:
-        """Removes by time. The trim is on record before the first block goes, so a crash does not end it.
+    ) -> int:
+        """Removes by time; returns the locations marked so far.
 
-        Small trims are complete when this returns, large ones go on in the background.
+        The trim is on record before the first block goes, so a crash does not end it. Small trims are
+        complete when this returns, large ones go on in the background.
         """
         ...
 

@@ -29,7 +29,9 @@ INT64 = (1 << 63) - 1
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 _ACCOUNT = re.compile(r"[\w.@+-]{1,150}")
 # URIs carry paths without percent-encoding, so what would end the path cannot be part of one.
-_BREAKS_URI = re.compile(r"[\x00-\x20\x7f?#%\\]")
+_BREAKS_URI = re.compile(r"[\x00-\x20\x7f-\x9f\u2028\u2029\ud800-\udfff?#%\\]")
+_SEGMENT_BYTES = 255
+"""The longest name that file systems take."""
 
 
 def _number(name: str, value: Any, low: int, high: int) -> int:
@@ -75,6 +77,16 @@ def check_path_part(value: str, *, field: str, may_nest: bool = False) -> str:
         )
     if _BREAKS_URI.search(value):
         raise invalid(field, "must not contain blanks, control characters or any of ? # % \\")
+    if any(len(segment.encode()) > _SEGMENT_BYTES for segment in segments):
+        raise invalid(field, f"must not have path segments of more than {_SEGMENT_BYTES} bytes")
+    return value
+
+
+def check_key_part(value: str, *, field: str, may_nest: bool = False) -> str:
+    """A name that becomes part of an object's key: of a path, or of one parameter of a URI."""
+    check_path_part(value, field=field, may_nest=may_nest)
+    if "&" in value:
+        raise invalid(field, "must not contain &")
     return value
 
 
@@ -95,7 +107,7 @@ class SpecField:
 
 
 _FILES = (
-    SpecField("key_count_per_file", 1, low=0, high=65_536),
+    SpecField("key_count_per_file", 1, low=0, high=65_535),
     SpecField("touch_file_when_create", False),
 )
 _3FS = (
@@ -332,6 +344,10 @@ def next_version(*, stored: int, given: int | None) -> int:
 # Instances -----------------------------------------------------------------------------------
 
 MAX_SPECS = 4096
+MAX_SPEC_GROUPS = 255
+"""Records keep the number of a block's spec group in one byte, 0 for all specs."""
+MAX_BLOCK_BYTES = (1 << 48) - 1
+"""Records keep the size of a block, all its specs together, in six bytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -350,7 +366,7 @@ class Registration:
 def check_registration(registration: Registration) -> Registration:
     """Accept a registration, or raise INVALID_ARGUMENT with the field at fault."""
     _text("instance_group", registration.instance_group, is_required=True, at_most=128)
-    check_path_part(registration.instance_id, field="instance_id", may_nest=True)
+    check_key_part(registration.instance_id, field="instance_id", may_nest=True)
     _number("block_size", registration.block_size, 1, INT32)
     _text("model_deployment.model_name", registration.model_deployment.model_name, is_required=True)
     _text("model_deployment.dtype", registration.model_deployment.dtype, is_required=True)
@@ -367,15 +383,23 @@ def _check_specs(infos: Sequence[LocationSpecInfo], groups: Sequence[LocationSpe
         raise invalid("location_spec_infos", f"must have at most {MAX_SPECS} entries")
     names: set[str] = set()
     for info in infos:
-        check_path_part(info.name, field="location_spec_infos.name")
-        _number("location_spec_infos.size", info.size, 1, INT64)
+        check_key_part(info.name, field="location_spec_infos.name")
+        _number("location_spec_infos.size", info.size, 1, MAX_BLOCK_BYTES)
         if info.name in names:
             raise invalid("location_spec_infos", f"names {info.name} twice")
         names.add(info.name)
+    if sum(info.size for info in infos) > MAX_BLOCK_BYTES:
+        raise invalid("location_spec_infos.size", f"must be at most {MAX_BLOCK_BYTES} in total")
+    if len(groups) > MAX_SPEC_GROUPS:
+        raise invalid("location_spec_groups", f"must have at most {MAX_SPEC_GROUPS} entries")
     group_names = [group.name for group in groups]
     if "" in group_names or len(set(group_names)) < len(group_names):
         raise invalid("location_spec_groups", "every group must have a name of its own")
     for group in groups:
+        if not group.spec_names or len(set(group.spec_names)) < len(group.spec_names):
+            raise invalid(
+                "location_spec_groups", f"group {group.name} must name at least one spec, each once"
+            )
         unknown = sorted(set(group.spec_names) - names)
         if unknown:
             raise invalid(

@@ -109,8 +109,16 @@ class Connection:
         self.connects = 0
 
     def now_ms(self) -> int:
-        """The server's clock, as well as it was known at the last connect."""
-        return round(time.time() * 1000 + self._clock_offset_ms)
+        """The server's clock, carried on from the last `learn_clock` by a clock that nobody sets."""
+        return round(time.monotonic() * 1000 + self._clock_offset_ms)
+
+    async def learn_clock(self) -> None:
+        """Reads the server's clock anew; once a second is enough."""
+        self._set_clock(await self.call("TIME"))
+
+    def _set_clock(self, reply: Sequence[bytes]) -> None:
+        server_ms = int(reply[0]) * 1000 + int(reply[1]) / 1000
+        self._clock_offset_ms = server_ms - time.monotonic() * 1000
 
     async def connect(self) -> None:
         """Connects now, or raises IndexUnavailable with the reason."""
@@ -127,7 +135,7 @@ class Connection:
         wire = self._wire
         if wire is None or wire.is_lost:
             wire = await self._ready(OUTAGE_SECONDS)
-        return await self._checked(await self._wait(wire.send(command), timeout))
+        return await self._checked(await self._wait(wire, wire.send(command), timeout))
 
     async def pipeline(self, commands: Sequence[tuple[Any, ...]], timeout: float = CALL_SECONDS) -> list[Any]:
         """Many commands in one write; raises the first error only after all were answered."""
@@ -137,7 +145,7 @@ class Connection:
         if wire is None or wire.is_lost:
             wire = await self._ready(OUTAGE_SECONDS)
         waiters = [wire.send(command) for command in commands]
-        replies = [await self._wait(waiter, timeout) for waiter in waiters]
+        replies = [await self._wait(wire, waiter, timeout) for waiter in waiters]
         return [await self._checked(reply) for reply in replies]
 
     async def _checked(self, reply: Any) -> Any:
@@ -151,14 +159,14 @@ class Connection:
             raise IndexUnavailable(text)
         raise RedisError(text)
 
-    async def _wait(self, waiter: asyncio.Future[Any], timeout: float) -> Any:
+    async def _wait(self, wire: _Wire, waiter: asyncio.Future[Any], timeout: float) -> Any:
         try:
             async with asyncio.timeout(timeout):
                 return await waiter
         except TimeoutError as error:
             # Replies come in order: after a lost one the connection is of no use.
-            if self._wire is not None and self._wire.transport is not None:
-                self._wire.transport.abort()
+            if wire.transport is not None:
+                wire.transport.abort()
             raise IndexUnavailable(f"Redis did not answer within {timeout} s") from error
 
     async def _ready(self, patience: float) -> _Wire:
@@ -207,7 +215,7 @@ class Connection:
         """Authenticates, loads the functions, reads clock and generation."""
 
         async def ask(*command: Any) -> Any:
-            reply = await self._wait(wire.send(command), CALL_SECONDS)
+            reply = await self._wait(wire, wire.send(command), CALL_SECONDS)
             if isinstance(reply, hiredis.ReplyError):
                 raise RedisError(str(reply))
             return reply
@@ -222,11 +230,10 @@ class Connection:
         )
         if database not in {"", "0"}:
             await ask("SELECT", database)
-        loaded = await self._wait(wire.send(("FCALL", "kvcm_version", 0)), CALL_SECONDS)
+        loaded = await self._wait(wire, wire.send(("FCALL", "kvcm_version", 0)), CALL_SECONDS)
         if isinstance(loaded, hiredis.ReplyError) or loaded != functions.version().encode():
             await ask("FUNCTION", "LOAD", "REPLACE", functions.source())
-        seconds, micros = await ask("TIME")
-        self._clock_offset_ms = (int(seconds) * 1000 + int(micros) / 1000) - time.time() * 1000
+        self._set_clock(await ask("TIME"))
         info = dict(
             line.split(":", 1)
             for line in (await ask("INFO", "server", "replication")).decode().splitlines()

@@ -22,9 +22,11 @@ WAKE = "kvcm:wake"
 LEAVING = "kvcm:leaving"
 """Hash of removed instances whose data is still being deleted: number -> JSON."""
 LEAVING_SINCE = "kvcm:leaving:since"
-"""When the duties first met each of them: number -> milliseconds."""
+"""When the duties first met each of them and how long its readers have: number -> `ms:delay ms`."""
 TRIMS = "kvcm:trims"
 """Hash of trims not yet finished: trim id -> JSON."""
+TRIM_CURSORS = "kvcm:trims:cursors"
+"""How far each has come: trim id -> cursor of the scan."""
 
 
 def instance(number: int, shard: int) -> str:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import structlog
+from google.protobuf.message import DecodeError
 from redis.exceptions import RedisError
 
 from kvcm_platform.core.deletion import PendingDeletion, PendingObject
@@ -18,6 +20,9 @@ SECOND_PASS_MS = 3600 * 1000
 """Failed writes are freed once more after the longest write timeout: a late writer may still come."""
 DURABLE_MS = 3000
 CHUNK = 128
+UNREADABLE_MS = 600_000
+
+log = structlog.get_logger(__name__)
 
 
 def decode(member: bytes, value: bytes) -> PendingDeletion:
@@ -31,7 +36,7 @@ def decode(member: bytes, value: bytes) -> PendingDeletion:
         for index, uri in enumerate(uris)
     )
     return PendingDeletion(
-        member=member,
+        handle=value[:1] + member,
         storage_number=location.storage_number,
         is_orphan=value[:1] == b"o",
         objects=objects,
@@ -47,8 +52,15 @@ class RedisPending:
 
     async def due(self, limit: int) -> list[PendingDeletion]:
         reply = await self._index.connection.call("FCALL", "kvcm_due", 1, self._shard.base, limit)
-        pairs = zip(reply[1::2], reply[2::2], strict=True)
-        return [decode(member, value) for member, value in pairs if value]
+        found = []
+        for member, value in zip(reply[1::2], reply[2::2], strict=True):
+            try:
+                found.append(decode(member, value))
+            except (ValueError, IndexError, StopIteration, DecodeError) as error:
+                # One that cannot be read must not keep the others waiting.
+                log.error("a pending deletion cannot be read", member=member.hex(), reason=str(error))
+                await self.postpone([value[:1] + member], UNREADABLE_MS)
+        return found
 
     async def durable(self) -> None:
         """WAITAOF covers the writes of the connection that asks, so a write comes first.
@@ -68,20 +80,20 @@ class RedisPending:
         if local < 1:
             raise IndexUnavailable("the server's log was not written in time")
 
-    async def done(self, members: Sequence[bytes]) -> None:
-        for at in range(0, len(members), CHUNK):
+    async def done(self, handles: Sequence[bytes]) -> None:
+        for at in range(0, len(handles), CHUNK):
             await self._index.function(
-                "kvcm_deleted", self._shard.base, SECOND_PASS_MS, *members[at : at + CHUNK]
+                "kvcm_deleted", self._shard.base, SECOND_PASS_MS, *handles[at : at + CHUNK]
             )
         self._index.pusher.mark(self._shard)
 
-    async def postpone(self, members: Sequence[bytes], delay_ms: int) -> None:
-        for at in range(0, len(members), CHUNK):
-            await self._index.function("kvcm_postpone", self._shard.base, delay_ms, *members[at : at + CHUNK])
+    async def postpone(self, handles: Sequence[bytes], delay_ms: int) -> None:
+        for at in range(0, len(handles), CHUNK):
+            await self._index.function("kvcm_postpone", self._shard.base, delay_ms, *handles[at : at + CHUNK])
 
     async def orphan(self, deletions: Sequence[PendingDeletion]) -> None:
         for deletion in deletions:
-            member = self._shard.base.encode() + deletion.member
+            member = self._shard.base.encode() + deletion.handle[1:]
             await self._index.connection.call(
                 *("FCALL", "kvcm_orphan", 1, keyspace.storage(deletion.storage_number)),
                 *(member, deletion.size, deletion.entry),

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from kvcm_platform.core.registry import InstanceEntry
 
 from . import codec, keyspace, records
-from .connection import Connection
+
+if TYPE_CHECKING:
+    from .redis_index import RedisIndex
 
 _TOUCH = struct.Struct(">10sHI")
 MAX_RUNS = 200_000
@@ -23,8 +26,9 @@ class RecencyBuffer:
     that within a chain only the depth decides.
     """
 
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
+    def __init__(self, index: RedisIndex) -> None:
+        self._index = index
+        self._connection = index.connection
         self._runs: dict[str, dict[bytes, tuple[int, int]]] = {}
         self._keys: dict[str, dict[int, tuple[int, int]]] = {}
         self._chunks: dict[tuple[str, int], tuple[dict[bytes, int], int, int]] = {}
@@ -77,7 +81,7 @@ class RecencyBuffer:
                     _TOUCH.pack(run, min(depth, 0xFFFF), max(0, now - at))
                     for run, (depth, at) in items[start : start + CHUNK]
                 )
-                await self._connection.call("FCALL", "kvcm_touch", 1, base, self._connection.generation, blob)
+                await self._index.function("kvcm_touch", base, blob)
 
     async def _resolve(self, base: str, rows: dict[int, tuple[int, int]]) -> None:
         """Turns touched keys into touched runs."""

@@ -14,19 +14,19 @@ from .codec import HEADER, SERVING
 Record = bytes | None
 
 
-def served(record: Record, unserved: frozenset[int]) -> bytes | None:
+def served(record: Record, served_now: frozenset[int]) -> bytes | None:
     """A serving location's wire bytes; of several one by weight (WIRE.md 3.4)."""
     if record is None:
         return None
     end = HEADER + int.from_bytes(record[33:36])
     if end == len(record):
-        if record[0] == SERVING and (not unserved or int.from_bytes(record[3:5]) not in unserved):
+        if record[0] == SERVING and int.from_bytes(record[3:5]) in served_now:
             return record[HEADER:]
         return None
     choices = [
         location
         for location in codec.locations(record)
-        if location.status == SERVING and location.storage_number not in unserved
+        if location.status == SERVING and location.storage_number in served_now
     ]
     if not choices:
         return None
@@ -34,11 +34,11 @@ def served(record: Record, unserved: frozenset[int]) -> bytes | None:
     return random.choices(choices, weights)[0].wire  # noqa: S311
 
 
-def exists(record: Record, unserved: frozenset[int]) -> bool:
+def exists(record: Record, served_now: frozenset[int]) -> bool:
     if record is None:
         return False
     return any(
-        location.status != SERVING or location.storage_number not in unserved
+        location.status != SERVING or location.storage_number in served_now
         for location in codec.locations(record)
     )
 

@@ -76,7 +76,7 @@ async def _count(index: RedisIndex, base: str) -> Amounts:
             if location.status in _STATE:
                 add((location.storage_ref, _STATE[LocationStatus(location.status)]), location.size)
     async for value in _scan(index, keyspace.pending(base)):
-        if value[:1] in (b"d", b"f"):
+        if value[:1] in (b"d", b"w", b"f"):
             location = next(codec.locations(value[1:]))
             add((location.storage_ref, "p"), location.size)
     return {where: (amounts[0], amounts[1]) for where, amounts in totals.items()}
@@ -99,24 +99,36 @@ async def _scan(index: RedisIndex, name: str) -> AsyncIterator[bytes]:
 async def recount_group(
     index: RedisIndex, name: str, number: int, instances: Sequence[InstanceEntry], *, repair: bool
 ) -> GroupCount:
-    """Compares, and with `repair` corrects, one group and its instances (removed ones included)."""
-    counts = [await count_shard(index, instance) for instance in instances]
+    """Compares, and with `repair` corrects, one group and its instances (removed ones included).
+
+    Raises StillChanging when the group never stood still between its count and the comparison.
+    """
     if repair:
-        for count in counts:
-            await _repair(index, count)
+        for instance in instances:
+            await _repair(index, await count_shard(index, instance))
         await index.connection.call("FCALL", "kvcm_retotal", 1, keyspace.group(number))
+    for attempt in range(ATTEMPTS):
         counts = [await count_shard(index, instance) for instance in instances]
-    for instance in instances:
-        await push(index.connection, ShardRef(instance.number, 0, number))
-    totals = as_dict(await index.connection.call("HGETALL", keyspace.group(number)))
+        for instance in instances:
+            await push(index.connection, ShardRef(instance.number, 0, number))
+        totals = as_dict(await index.connection.call("HGETALL", keyspace.group(number)))
+        if await _is_unchanged(index, counts):
+            break
+        await asyncio.sleep(0.1 * (attempt + 1))
+    else:
+        raise StillChanging(name)
     recounted = sum(size for count in counts for size, _ in count.counted.values())
     result = GroupCount(name, int(totals.get(b"u", b"0")), recounted, int(totals.get(b"r", b"0")))
     for where, kept, counted in _differences(counts):
-        result.drift[where] = {
-            "bytes": counted[0] - kept[0],
-            "blocks": counted[1] - kept[1],
-        }
+        result.drift[where] = {"bytes": counted[0] - kept[0], "blocks": counted[1] - kept[1]}
     return result
+
+
+async def _is_unchanged(index: RedisIndex, counts: Sequence[ShardCount]) -> bool:
+    """Whether every shard still is as it was counted."""
+    bases = [keyspace.instance(count.instance.number, 0) for count in counts]
+    now = await index.connection.pipeline([("HGET", base, "seq") for base in bases])
+    return [int(sequence or 0) for sequence in now] == [count.sequence for count in counts]
 
 
 def _differences(counts: Iterable[ShardCount]) -> Iterable[tuple[str, tuple[int, int], tuple[int, int]]]:

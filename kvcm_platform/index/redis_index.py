@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import struct
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Concatenate, ParamSpec, TypeVar
@@ -60,7 +61,7 @@ class RedisIndex:
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
         self.pusher = UsagePusher(connection)
-        self.recency = RecencyBuffer(connection)
+        self.recency = RecencyBuffer(self)
         self.touch = self.recency.touch
         self.touch_keys = self.recency.touch_keys
 
@@ -91,7 +92,7 @@ class RedisIndex:
 
     @guarded
     async def prefix(
-        self, instance: InstanceEntry, keys: Sequence[int], unserved: frozenset[int], depth: int, tick: int
+        self, instance: InstanceEntry, keys: Sequence[int], served_now: frozenset[int], depth: int, tick: int
     ) -> Prefix:
         """The longest served prefix of `keys`, read in growing chunks up to the first miss."""
         found: list[bytes] = []
@@ -100,7 +101,7 @@ class RedisIndex:
             read = await self.records(instance, keys[at : at + size])
             before = len(found)
             for record in read:
-                wire = records.served(record, unserved)
+                wire = records.served(record, served_now)
                 if wire is None:
                     break
                 found.append(wire)
@@ -138,7 +139,7 @@ class RedisIndex:
 
     @guarded
     async def write(
-        self, plan: WritePlan, storage: StorageEntry | None, unserved: frozenset[int], limits: WriteLimits
+        self, plan: WritePlan, storage: StorageEntry | None, served_now: frozenset[int], limits: WriteLimits
     ) -> tuple[list[bytes], set[int]]:
         now = self.now_ms()
         entries = [] if storage is None else placing.build_entries(plan, storage, now)
@@ -149,13 +150,13 @@ class RedisIndex:
         packed = codec.pack_keys(plan.keys)
         packed_depths = struct.pack(f">{len(plan.depths)}H", *(min(d, 0xFFFF) for d in plan.depths))
         header = placing.session_header(plan, storage, now)
-        unserved_blob = b"".join(number.to_bytes(2) for number in sorted(unserved))
+        served_blob = b"".join(number.to_bytes(2) for number in sorted(served_now))
         lost: set[int] = set()
         for at in range(0, max(len(plan.keys), 1), CHUNK):
             reply = await self.function(
                 *("kvcm_write", shard.base, plan.session_id),
                 *((header, packed) if at == 0 else (b"", b"")),
-                *(limits.max_sessions, limits.max_key_count, unserved_blob, at),
+                *(limits.max_sessions, limits.max_key_count, served_blob, at),
                 packed_depths[at * 2 : (at + CHUNK) * 2],
                 *(packed[at * 8 : (at + CHUNK) * 8], plan.tick_ms, touched if at == 0 else b""),
                 *entries[at : at + CHUNK],
@@ -173,19 +174,35 @@ class RedisIndex:
         """Ends a Start that was refused: what was inserted fails, the rest is given back."""
         shard = shard_of(plan.instance)
         if inserted:
-            await self.fail(
-                shard, plan.session_id, placing.never_inserted(plan, entries, inserted), is_forced=True
-            )
+            pairs = placing.never_inserted(plan, entries, inserted)
+            await self.fail(shard, plan.session_id, inserted, pairs, is_forced=True)
         field = f"{plan.session_id}|{shard.name}"
         await self.connection.call("FCALL", "kvcm_release", 1, keyspace.group(plan.group.number), field)
 
     async def fail(
-        self, shard: ShardRef, session_id: str, never_inserted: Sequence[bytes], *, is_forced: bool
+        self,
+        shard: ShardRef,
+        session_id: str,
+        inserted: int,
+        never_inserted: Sequence[bytes],
+        *,
+        is_forced: bool,
+        is_given_up: bool = False,
     ) -> bool:
-        """Fails an open session; False when it was not open (or, unless forced, not expired)."""
-        reply = await self.function(
-            "kvcm_fail", shard.base, session_id, 1 if is_forced else 0, *never_inserted
-        )
+        """Fails an open session; False when it was not open or has moved on (read it again).
+
+        `never_inserted` are the (key, entry) pairs of its keys from index `inserted` on: their slots
+        are freed first. With `is_given_up` they cannot be named any more.
+        """
+        force = int(is_forced)
+        step = 2 * CHUNK
+        for at in range(0, len(never_inserted), step):
+            part = never_inserted[at : at + step]
+            reply = await self.function("kvcm_park", shard.base, session_id, force, inserted + at // 2, *part)
+            self.pusher.mark(shard)
+            if reply[0] != b"OK":
+                return False
+        reply = await self.function("kvcm_fail", shard.base, session_id, force, int(is_given_up))
         return await self.complete(shard, session_id, reply)
 
     async def complete(self, shard: ShardRef, session_id: str, reply: list[Any]) -> bool:
@@ -215,7 +232,8 @@ class RedisIndex:
                 )
         count = reply[2]
         written = min(mask, count) if isinstance(mask, int) else sum(mask)
-        await self.complete(shard, session_id, reply)
+        # A caller that gives up waiting must not leave blocks behind: the rest goes on without it.
+        await asyncio.shield(asyncio.ensure_future(self.complete(shard, session_id, reply)))
         return written, count - written
 
     @guarded
@@ -246,8 +264,8 @@ class RedisIndex:
     @guarded
     async def trim(
         self, instance: InstanceEntry, mode: TrimMode, begin_ms: int, end_ms: int, delay_ms: int
-    ) -> None:
-        await trims.trim(self, trims.Trim(instance, mode, begin_ms, end_ms, delay_ms))
+    ) -> int:
+        return await trims.trim(self, trims.Trim(instance, mode, begin_ms, end_ms, delay_ms))
 
 
 def _fields(keys: Sequence[int]) -> list[bytes]:

@@ -52,6 +52,7 @@ OVERHEAD = 400
 class Chunk:
     name: bytes
     wire: bytes
+    storages: frozenset[int]
     runs: dict[bytes, int]
     """Run name -> depth of its first block, counted from the chunk's start."""
 
@@ -86,7 +87,8 @@ class InstanceCache:
     confirmed_at: float = 0.0
     used_at: float = 0.0
     generation: int = 0
-    unserved: frozenset[int] = frozenset()
+    served_now: frozenset[int] = frozenset()
+    """Numbers of the storages that were served when the chunks were chosen."""
     drop_count: int = 0
     recent_drops: deque[tuple[int, frozenset[bytes]]] = field(
         default_factory=lambda: deque(maxlen=RECENT_DROPS)
@@ -110,7 +112,7 @@ class SearchCache:
         self,
         instance: InstanceEntry,
         keys: Sequence[int],
-        unserved: frozenset[int],
+        served_now: frozenset[int],
         depth: int,
         tick: int,
         capacity_bytes: int,
@@ -120,18 +122,18 @@ class SearchCache:
         `capacity_bytes` caps the instance's share; 0 turns the cache off for it.
         """
         if not self._max_bytes or not capacity_bytes or len(keys) == 0:
-            return await self._index.prefix(instance, keys, unserved, depth, tick)
-        cache = self._part(instance, capacity_bytes, unserved)
+            return await self._index.prefix(instance, keys, served_now, depth, tick)
+        cache = self._part(instance, capacity_bytes, served_now)
         raw = np.asarray(keys, dtype=np.int64).tobytes()
         begun = time.monotonic()
         for _ in range(3):
             await self._confirm(cache, begun if self._is_strict else time.monotonic() - CONFIRM_AFTER)
-            match, used = await self._match(cache, instance, keys, raw, unserved, depth, tick)
+            match, used = await self._match(cache, instance, keys, raw, served_now, depth, tick)
             # Reading the rest took time: the chunks used before it must still be right now.
             await self._confirm(cache, time.monotonic() - MAX_AGE)
             if all(cache.chunks.get(chunk.name) is chunk for chunk in used):
                 return match
-        return await self._index.prefix(instance, keys, unserved, depth, tick)
+        return await self._index.prefix(instance, keys, served_now, depth, tick)
 
     async def _match(
         self,
@@ -139,7 +141,7 @@ class SearchCache:
         instance: InstanceEntry,
         keys: Sequence[int],
         raw: bytes,
-        unserved: frozenset[int],
+        served_now: frozenset[int],
         depth: int,
         tick: int,
     ) -> tuple[Prefix, list[Chunk]]:
@@ -159,7 +161,7 @@ class SearchCache:
         at = min(at, total)
         self.counters.hit_chunks += len(used)
         if at < total:
-            at = await self._read_on(cache, instance, keys, raw, unserved, depth, tick, at, pieces)
+            at = await self._read_on(cache, instance, keys, raw, served_now, depth, tick, at, pieces)
         return Prefix(at, pieces), used
 
     async def _read_on(
@@ -168,7 +170,7 @@ class SearchCache:
         instance: InstanceEntry,
         keys: Sequence[int],
         raw: bytes,
-        unserved: frozenset[int],
+        served_now: frozenset[int],
         depth: int,
         tick: int,
         at: int,
@@ -185,7 +187,7 @@ class SearchCache:
                 part = records[start : start + CHUNK]
                 wires: list[bytes] = []
                 for record in part:
-                    wire = served(record, unserved)
+                    wire = served(record, served_now)
                     if wire is None:
                         break
                     wires.append(wire)
@@ -197,7 +199,7 @@ class SearchCache:
                 self.counters.miss_chunks += 1
                 begin = (at + start) * KEY_BYTES
                 name = raw[begin : begin + len(part) * KEY_BYTES]
-                self._keep(cache, name, joined, part, drops)
+                self._keep(cache, name, joined, part, drops, served_now)
             self._index.recency.touch(instance, records[:hits], depth + at, tick)
             at += hits
             if hits < len(records):
@@ -206,14 +208,24 @@ class SearchCache:
         return at
 
     def _keep(
-        self, cache: InstanceCache, name: bytes, wire: bytes, records: Sequence[bytes | None], drops: int
+        self,
+        cache: InstanceCache,
+        name: bytes,
+        wire: bytes,
+        records: Sequence[bytes | None],
+        drops: int,
+        served_now: frozenset[int],
     ) -> None:
-        """Puts a chunk in, unless one of its runs was dropped while it was read."""
+        """Puts a chunk in, unless a drop or a change of the served storages overtook its reading."""
+        if cache.served_now != served_now or cache.generation != self._connection.generation:
+            return
         runs: dict[bytes, int] = {}
+        storages: set[int] = set()
         for position, record in enumerate(records):
             if record is None or HEADER + int.from_bytes(record[33:36]) != len(record):
                 return  # several locations: the choice among them is made anew for each call
             runs.setdefault(record[5:15], position)
+            storages.add(int.from_bytes(record[3:5]))
         missed = cache.drop_count - drops
         if missed:
             if missed > len(cache.recent_drops):
@@ -222,7 +234,7 @@ class SearchCache:
                 return
         if name in cache.chunks:
             return
-        chunk = Chunk(name, wire, runs)
+        chunk = Chunk(name, wire, frozenset(storages), runs)
         cache.chunks[name] = chunk
         for run in runs:
             cache.by_run.setdefault(run, set()).add(name)
@@ -255,7 +267,9 @@ class SearchCache:
         cache.size -= chunk.size
         self.counters.bytes -= chunk.size
 
-    def _part(self, instance: InstanceEntry, capacity_bytes: int, unserved: frozenset[int]) -> InstanceCache:
+    def _part(
+        self, instance: InstanceEntry, capacity_bytes: int, served_now: frozenset[int]
+    ) -> InstanceCache:
         cache = self._instances.get(instance.number)
         if cache is None:
             cache = InstanceCache(keyspace.instance(instance.number, 0), capacity_bytes)
@@ -265,9 +279,14 @@ class SearchCache:
         else:
             self._instances.move_to_end(instance.number)
         cache.max_bytes = capacity_bytes
-        if cache.unserved != unserved or cache.generation != self._connection.generation:
+        if cache.generation != self._connection.generation:
             self._reset(cache)
-            cache.unserved, cache.generation = unserved, self._connection.generation
+            cache.generation = self._connection.generation
+        if cache.served_now != served_now:
+            gone = cache.served_now - served_now
+            for name in [c.name for c in cache.chunks.values() if not gone.isdisjoint(c.storages)]:
+                self._forget_dropped(cache, name)
+            cache.served_now = served_now
         cache.used_at = time.monotonic()
         return cache
 

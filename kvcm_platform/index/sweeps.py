@@ -7,7 +7,7 @@ compare-and-set on the server.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import msgpack
 
@@ -62,7 +62,10 @@ async def _end_session(
     header = codec.SessionHeader.unpack(raw)
     if header.state == placing.SESSION_OPEN:
         pairs = _never_inserted(index, swept.instance, storages, header, keys, session_id)
-        return await index.fail(shard, session_id, pairs, is_forced=is_forced)
+        is_given_up = not pairs and header.inserted < header.count
+        return await index.fail(
+            shard, session_id, header.inserted, pairs, is_forced=is_forced, is_given_up=is_given_up
+        )
     reply = await index.function("kvcm_finish_next", shard.base, session_id, 0)
     return await index.complete(shard, session_id, reply)
 
@@ -81,6 +84,8 @@ def _never_inserted(
     storage = next((s for s in storages if codec.storage_ref(s) == header.storage_ref), None)
     if storage is None:
         return []
+    # The session remembers how many slots a file had; the storage's settings may have changed since.
+    storage = replace(storage, spec={**storage.spec, "key_count_per_file": header.per_file})
     plan = WritePlan(
         instance=instance,
         group=GroupEntry(instance.group, instance.group_number, (), Quota(0)),

@@ -1,8 +1,8 @@
 """Trims: removal by time or of everything, on record until done.
 
 A trim is written to `kvcm:trims` first and taken off when its scan is over; the duties of any
-process go on with one whose process died (it is repeated from the start: removal by a fixed span
-of time is idempotent).
+process go on with one whose process died, from the last cursor that was noted (removal by a fixed
+span of time may be repeated).
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import json
 import secrets
+import time
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -26,7 +27,7 @@ INLINE_SECONDS = 0.5
 """A trim that takes longer goes on in the background while the caller has its answer."""
 LEASE_MS = 15_000
 
-_background: set[asyncio.Task[int]] = set()
+_background: set[asyncio.Task[None]] = set()
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,46 +42,69 @@ class Trim:
     id: str = ""
 
 
-async def trim(index: RedisIndex, wanted: Trim) -> None:
+@dataclass(slots=True)
+class Progress:
+    """Locations marked so far."""
+
+    marked: int = 0
+
+
+async def trim(index: RedisIndex, wanted: Trim) -> int:
+    """Begins a trim; returns the locations marked by the time the caller is let go."""
     job = replace(wanted, id=secrets.token_hex(8))
     await index.connection.call("HSET", keyspace.TRIMS, job.id, json.dumps(asdict(job)))
-    task = asyncio.ensure_future(run(index, job))
+    progress = Progress()
+    task = asyncio.ensure_future(run(index, job, progress))
     _background.add(task)
     task.add_done_callback(_background.discard)
     done, _ = await asyncio.wait({task}, timeout=INLINE_SECONDS)
     if done:
         task.result()
+    return progress.marked
 
 
-async def run(index: RedisIndex, job: Trim) -> int:
-    """Carries a trim out; returns the number of locations marked. One runner at a time holds its lease."""
-    lease = f"{keyspace.TRIMS}:{job.id}"
-    if not await index.connection.call("SET", lease, "1", "NX", "PX", LEASE_MS):
-        return 0
+async def run(index: RedisIndex, job: Trim, progress: Progress, deadline: float | None = None) -> None:
+    """Carries a trim out, from where it was left; one runner at a time holds its lease.
+
+    Past `deadline` (of time.monotonic) it stops and stays on record.
+    """
+    lease, owner = f"{keyspace.TRIMS}:{job.id}", secrets.token_hex(8)
+    connection = index.connection
+    if not await connection.call("SET", lease, owner, "NX", "PX", LEASE_MS):
+        return
     name = keyspace.blocks(keyspace.instance(job.instance.number, 0))
-    cursor, marked = b"0", 0
+    cursor = await connection.call("HGET", keyspace.TRIM_CURSORS, job.id) or b"0"
     while True:
-        cursor, flat = await index.connection.call("HSCAN", name, cursor, "COUNT", SCAN_COUNT)
+        cursor, flat = await connection.call("HSCAN", name, cursor, "COUNT", SCAN_COUNT)
         keys = [codec.unpack_keys(field)[0] for field in flat[::2]]
         for at in range(0, len(keys), SCAN_COUNT):
             removed = await index.remove_chunk(
                 job.instance, job.mode, job.delay_ms, job.begin_ms, job.end_ms, keys[at : at + SCAN_COUNT]
             )
-            marked += removed.locations
-        await index.connection.call("PEXPIRE", lease, LEASE_MS)
+            progress.marked += removed.locations
         if cursor == b"0":
             break
-    await index.connection.pipeline([("HDEL", keyspace.TRIMS, job.id), ("DEL", lease)])
-    return marked
+        await connection.call("HSET", keyspace.TRIM_CURSORS, job.id, cursor)
+        is_mine = await connection.call("FCALL", "kvcm_lease_keep", 1, lease, owner, LEASE_MS)
+        if not is_mine or (deadline is not None and time.monotonic() > deadline):
+            await connection.call("FCALL", "kvcm_lease_drop", 1, lease, owner)
+            return
+    await connection.pipeline(
+        [
+            ("HDEL", keyspace.TRIMS, job.id),
+            ("HDEL", keyspace.TRIM_CURSORS, job.id),
+            ("FCALL", "kvcm_lease_drop", 1, lease, owner),
+        ]
+    )
 
 
-async def resume(index: RedisIndex) -> int:
+async def resume(index: RedisIndex, deadline: float) -> int:
     """Goes on with trims whose process died; returns the number of locations marked."""
     flat = await index.connection.call("HGETALL", keyspace.TRIMS)
-    marked = 0
+    progress = Progress()
     for raw in flat[1::2]:
         data = json.loads(raw)
         data["instance"] = instance_from_dict(data["instance"])
         data["mode"] = TrimMode(data["mode"])
-        marked += await run(index, Trim(**data))
-    return marked
+        await run(index, Trim(**data), progress, deadline)
+    return progress.marked

@@ -84,5 +84,6 @@ class Background:
         self._stand_down.set(await self._connection.call("PTTL", keyspace.demoted(self._node_id)))
 
     async def _beat(self) -> None:
+        await self._connection.learn_clock()
         detail = {"search_cache": asdict(self._search_cache.counters)}
         await self._connection.call(*heartbeat.command("metadata", self._node_id, detail))

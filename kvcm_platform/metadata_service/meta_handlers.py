@@ -18,13 +18,14 @@ from kvcm_platform.core.errors import Code, DomainError
 from kvcm_platform.core.metadata import MetadataService
 from kvcm_platform.core.storage_configs import storage_configs
 from kvcm_platform.index.codec import START_LOCATIONS_TAG
+from kvcm_platform.index.connection import IndexUnavailable
 from kvcm_platform.index.facts import FactsBuffer
 from kvcm_platform.index.registry_mirror import RegistryMirror
 from kvcm_platform.pb import admin_service_pb2 as admin_pb
 from kvcm_platform.pb import meta_service_pb2 as pb
 
 from . import mapping
-from .access import Caller, MetaAccess
+from .access import Caller, Claim, MetaAccess
 from .control_link import ControlLink
 
 log = structlog.get_logger(__name__)
@@ -136,12 +137,16 @@ class MetaHandlers:
         request_id = mapping.request_id(request.trace_id)
         failed: DomainError | None = None
         try:
-            await self._access.check(caller)
+            claim = await self._access.check(caller)
             if rpc.is_gated:
                 self.stand_down.check()
+            if claim.groups is not None:
+                await self._require(claim, request)
             answer = await rpc.handle(request, request_id)
         except DomainError as error:
             failed = error
+        except IndexUnavailable as error:
+            failed = DomainError(Code.NOT_READY, f"the index cannot be reached: {error}")
         except Exception:
             log.exception("call failed", rpc=rpc.name, request_id=request_id)
             failed = DomainError(Code.INTERNAL, "internal error, see the server's log")
@@ -161,6 +166,14 @@ class MetaHandlers:
                 header=pb.CommonResponseHeader(tracer_result=json.dumps(spans))
             ).SerializeToString()
         return answer
+
+    async def _require(self, claim: Claim, request: Any) -> None:
+        """For a token limited to groups: the group of a registration and of a known instance count."""
+        if isinstance(request, pb.RegisterInstanceRequest):
+            claim.require(request.instance_group)
+        known = await self._mirror.instance(getattr(request, "instance_id", ""))
+        if known is not None:
+            claim.require(known.group)
 
     async def _register(self, request: pb.RegisterInstanceRequest, request_id: str) -> bytes:
         known = await self._mirror.instance(request.instance_id)

@@ -70,7 +70,7 @@ class Process:
         )
         host = "localhost" if env.is_loopback else env.bind
         endpoint = Endpoint(env.node_id, host, env["KVCM_META_RPC_PORT"], env["KVCM_META_HTTP_PORT"])
-        access = MetaAccess(env.meta_auth, env["KVCM_META_NETWORKS"], self.connection)
+        access = MetaAccess(env.meta_auth, env["KVCM_META_NETWORKS"], env.internal_token, self.connection)
         self.handlers = MetaHandlers(service, self.mirror, self.control, self.facts, access, endpoint)
         self.background = Background(
             self.connection,
@@ -93,6 +93,7 @@ class Process:
             http.build_app(self.handlers, self._max_bytes),
             log_config=None,
             access_log=False,
+            proxy_headers=False,
             lifespan="off",
             timeout_graceful_shutdown=int(GRACE_SECONDS),
         )

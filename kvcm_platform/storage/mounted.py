@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 from collections import defaultdict
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 from kvcm_platform.core.registry import StorageEntry
@@ -16,10 +17,19 @@ from . import files
 from .backend import FreedObject, SlotLedger
 
 THREADS = 4
+ANSWER_SECONDS = 10.0
+
+
+_hanging: dict[str, Future[Any]] = {}
+"""Operations that did not come back, by root: while one hangs no other is sent after it."""
+
+
+class Hanging(OSError):
+    """The mount did not answer in time, or an earlier operation on it still hangs."""
 
 
 class MountedBackend:
-    """`DataStorageBackend` over a directory. A hung mount hangs its threads, never the caller."""
+    """`DataStorageBackend` over a directory. A hung mount keeps a few threads, never the caller."""
 
     def __init__(self, entry: StorageEntry, ledger: SlotLedger) -> None:
         self.entry = entry
@@ -35,7 +45,20 @@ class MountedBackend:
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     async def _run(self, call: Callable[..., Any], *args: Any) -> Any:
-        return await asyncio.get_running_loop().run_in_executor(self._threads, call, *args)
+        """Runs a blocking call in a thread. Raises Hanging after ANSWER_SECONDS."""
+        stuck = _hanging.get(self._root)
+        if stuck is not None:
+            if not stuck.done():
+                raise Hanging(errno.ETIMEDOUT, "an earlier operation still hangs", self._root)
+            _hanging.pop(self._root, None)
+        future = self._threads.submit(call, *args)
+        try:
+            async with asyncio.timeout(ANSWER_SECONDS):
+                return await asyncio.wrap_future(future)
+        except TimeoutError as error:
+            if future.running():
+                _hanging[self._root] = future
+            raise Hanging(errno.ETIMEDOUT, f"no answer within {ANSWER_SECONDS:g} s", self._root) from error
 
     async def usage_ratio(self) -> float | None:
         ratio: float = await self._run(files.usage_ratio, self._root)
@@ -67,11 +90,10 @@ class MountedBackend:
     async def _delete_in(self, path: str, items: Sequence[FreedObject]) -> str:
         """Frees slots of one file; the reason when that failed."""
         try:
-            files.checked(self._root, path)
             if items[0].slots_in_file <= 1:
-                await self._run(files.unlink, path)
+                await self._run(_unlink, self._root, path)
                 return ""
-            await self._run(_punch_all, path, items)
+            await self._run(_punch_all, self._root, path, items)
             is_free = await self._ledger.free(
                 path,
                 items[0].slots_in_file,
@@ -79,7 +101,7 @@ class MountedBackend:
                 is_second_pass=all(item.is_second_pass for item in items),
             )
             if is_free:
-                await self._run(files.unlink, path)
+                await self._run(_unlink, self._root, path)
                 self._free_files.add(path)
         except (OSError, files.UnsafePath) as error:
             return str(error)
@@ -92,6 +114,11 @@ class MountedBackend:
             self._free_files -= gone
 
 
-def _punch_all(path: str, items: Sequence[FreedObject]) -> None:
+def _unlink(root: str, path: str) -> None:
+    files.unlink(files.checked(root, path))
+
+
+def _punch_all(root: str, path: str, items: Sequence[FreedObject]) -> None:
+    files.checked(root, path)
     for item in items:
         files.punch(path, item.uri.offset, item.uri.size)

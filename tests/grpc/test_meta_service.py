@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import time
 
@@ -283,6 +284,36 @@ def test_token_mode(server, tmp_path):
             assert caught.value.code() is grpc.StatusCode.UNAUTHENTICATED
         answer = stub.GetInstanceInfo(request, timeout=SECONDS, metadata=(("authorization", "Bearer test"),))
         assert code(answer) == "OK"
+
+
+def test_a_token_limited_to_groups(server, tmp_path, keys):
+    valkey = server[1]
+    digest = hashlib.sha256(b"narrow").hexdigest()
+    claim = {"role": "engine", "groups": ["other"], "expires_at": None}
+    valkey.client().hset(keyspace.TOKENS, digest, json.dumps(claim))
+    variables = {"KVCM_META_AUTH": "token", "KVCM_INTERNAL_TOKEN": "of control"}
+    with (
+        metadata_process(valkey.url, tmp_path, **variables) as guarded,
+        grpc.insecure_channel(guarded.rpc) as channel,
+    ):
+        stub = pb_grpc.MetaServiceStub(channel)
+        bearer = (("authorization", "Bearer narrow"),)
+        register = pb.RegisterInstanceRequest(instance_group="default", instance_id="new")
+        for call, request in (
+            (stub.GetInstanceInfo, pb.GetInstanceInfoRequest(instance_id="model-a")),
+            (stub.StartWriteCache, pb.StartWriteCacheRequest(instance_id="model-a", block_keys=keys)),
+            (stub.TrimCache, pb.TrimCacheRequest(instance_id="model-a", strategy=pb.TS_REMOVE_ALL_CACHE)),
+            (stub.RegisterInstance, register),
+        ):
+            with pytest.raises(grpc.RpcError) as caught:
+                call(request, timeout=SECONDS, metadata=bearer)
+            assert caught.value.code() is grpc.StatusCode.PERMISSION_DENIED
+        unknown = pb.GetInstanceInfoRequest(instance_id="nobody")
+        assert code(stub.GetInstanceInfo(unknown, timeout=SECONDS, metadata=bearer)) == "INSTANCE_NOT_EXIST"
+        # Control comes with the internal token, after its own checks.
+        internal = (("x-kvcm-internal", "of control"),)
+        request = pb.GetInstanceInfoRequest(instance_id="model-a")
+        assert code(stub.GetInstanceInfo(request, timeout=SECONDS, metadata=internal)) == "OK"
 
 
 def test_two_processes_share_the_ports_and_the_truth(server, tmp_path, keys):

@@ -140,7 +140,8 @@ local function score(tick_ms, depth)
 end
 
 -- Puts a location on the list of pending deletions.
--- flags: 'd' deletion of a block, 'f' failed write (freed twice), 'o' goes to the orphan list.
+-- flags: 'd' deletion of a block; 'w' deletion of a block that was being written; 'f' failed write; 'g' second
+-- pass over a failed or removed write, since a late writer may still come; 'o' goes to the orphan list.
 local function add_pending(base, due_ms, flags, key, entry)
   local member = sub(entry, 6, 13) .. key
   call('ZADD', base .. ':d', due_ms, member)

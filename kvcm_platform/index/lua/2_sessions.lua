@@ -42,10 +42,10 @@ local function losers(base, sid)
 end
 
 -- Whether a block with this record needs no writing: WRITING, DELETING, or SERVING on a served storage.
-local function exists(record, unserved)
+local function exists(record, served)
   local found = false
   each_location(record, function(_, _, status, ref)
-    if status ~= SERVING or not unserved[ref % 65536] then found = true end
+    if status ~= SERVING or served[ref % 65536] then found = true end
     return found
   end)
   return found
@@ -53,7 +53,7 @@ end
 
 -- kvcm_write: inserts one chunk of WRITING locations, the first one together with the session.
 -- ARGV: gen, sid, session header (first chunk) or '', all keys (first chunk) or '', max sessions, max keys,
---       unserved storage numbers as 2-byte values, index of the chunk's first key, depths (2 bytes a key),
+--       numbers of the served storages as 2-byte values, index of the chunk's first key, depths (2 bytes a key),
 --       keys of the chunk, tick (ms), runs of the request's existing blocks (10 + 2 bytes of depth each, first
 --       chunk), then one location entry a key. One tick for all runs of a request: a chain is evicted from its tail.
 -- Returns {'OK', indexes of keys that exist by now}; {'LATE'} after the insert-by time; {'SESSIONS'}; {'KEYS'}.
@@ -70,18 +70,22 @@ register('kvcm_write', function(keys, args)
     if call('ZCARD', base .. ':wd') >= tonumber(args[5]) then return {'SESSIONS'} end
   else
     session = session_header(base, sid)
-    if not session or session.state ~= OPEN or now > session.insert_by then return {'LATE'} end
+    if not session or session.state ~= OPEN or now > session.insert_by or session.inserted ~= tonumber(args[8]) then
+      return {'LATE'}
+    end
   end
   local chunk = unpack_keys(args[10])
-  if #chunk > 0 and call('HLEN', base .. ':b') + #chunk > tonumber(args[6]) then return {'KEYS'} end
+  -- The first chunk answers for the whole Start, so that none is refused half-way.
+  local growth = args[3] ~= '' and #args[4] / 8 or #chunk
+  if growth > 0 and call('HLEN', base .. ':b') + growth > tonumber(args[6]) then return {'KEYS'} end
   if not session then
     call('HSET', base .. ':w', sid, args[3], sid .. ':k', args[4])
     session = session_header(base, sid)
     call('ZADD', base .. ':wd', session.deadline, sid)
   end
 
-  local unserved = {}
-  for i = 1, #args[7], 2 do unserved[struct.unpack('>I2', sub(args[7], i, i + 1))] = true end
+  local served = {}
+  for i = 1, #args[7], 2 do served[struct.unpack('>I2', args[7], i)] = true end
   local offset, usage, lost, bytes = tonumber(args[8]), usage_delta(), {}, 0
   local tick = math.min(now, tonumber(args[11]))
   for at = 1, #args[12], 12 do
@@ -94,7 +98,7 @@ register('kvcm_write', function(keys, args)
   for i, key in ipairs(chunk) do
     local entry, record = args[12 + i], known[i]
     local size = size_at(entry, 1)
-    if record and exists(record, unserved) then
+    if record and exists(record, served) then
       lost[#lost + 1] = offset + i - 1
       usage.moved(session.ref, nil, 'p', size)
       add_pending(base, now, 'f', key, entry)
@@ -212,6 +216,13 @@ local function finish_chunk(base, sid, session, from)
   return -1
 end
 
+-- Begins to finish. A session that needs further calls is due for the sweep soon, should nobody make them.
+local function finish_begin(base, sid, session, now)
+  local next_index = finish_chunk(base, sid, session, 0)
+  if next_index >= 0 then call('ZADD', base .. ':wd', math.min(session.deadline, now + 2000), sid) end
+  return next_index
+end
+
 -- kvcm_finish: the client's Finish. ARGV: gen, sid, 'offset' | 'bools', number or string of '0' / '1'.
 -- Returns {'OK', next index or -1, number of blocks}; {'GONE'} unknown, used or expired; {'MASK', expected length}.
 register('kvcm_finish', function(keys, args)
@@ -232,7 +243,7 @@ register('kvcm_finish', function(keys, args)
   session.state = FINISHING
   session_header_set(base, sid, session)
   call('HSET', base .. ':w', sid .. ':m', mask)
-  return {'OK', finish_chunk(base, sid, session, 0), expected}
+  return {'OK', finish_begin(base, sid, session, now_ms()), expected}
 end)
 
 -- kvcm_finish_next: goes on with a session in FINISHING. ARGV: gen, sid, index. Returns {'OK', next} or {'GONE'}.
@@ -245,8 +256,33 @@ register('kvcm_finish_next', function(keys, args)
   return {'OK', finish_chunk(base, sid, session, tonumber(args[3]))}
 end)
 
+-- kvcm_park: blocks of an OPEN session that will never be inserted: their slots are freed. ARGV: gen, sid, force,
+-- number of keys inserted or parked so far, then (key, entry) pairs of the next ones, at most CHUNK of them.
+-- Returns {'OK'}; {'AGAIN'} when more was inserted meanwhile; {'GONE'}.
+register('kvcm_park', function(keys, args)
+  local base, sid = keys[1], args[2]
+  local refused = enter(base, args[1])
+  if refused then return refused end
+  local session, now = session_header(base, sid), now_ms()
+  if not session or session.state ~= OPEN then return {'GONE'} end
+  if args[3] ~= '1' and now <= session.deadline then return {'GONE'} end
+  if session.inserted ~= tonumber(args[4]) then return {'AGAIN'} end
+  local usage, bytes, count = usage_delta(), 0, 0
+  for i = 5, #args, 2 do
+    local size = size_at(args[i + 1], 1)
+    bytes, count = bytes + size, count + 1
+    add_pending(base, now, 'f', args[i], args[i + 1])
+  end
+  usage.moved(session.ref, nil, 'p', bytes, count)
+  session.inserted = session.inserted + count
+  session_header_set(base, sid, session)
+  note_inserted(base, sid, bytes, session.inserted >= session.count)
+  leave(base, usage)
+  return {'OK'}
+end)
+
 -- kvcm_fail: ends an OPEN session with all blocks failed: past its deadline, or at once when ARGV[3] = '1'.
--- ARGV: gen, sid, force, then (key, entry) pairs of blocks that were never inserted: their slots are freed.
+-- Returns as kvcm_finish; {'AGAIN'} while there are keys neither inserted nor parked, and they were not given up.
 register('kvcm_fail', function(keys, args)
   local base, sid = keys[1], args[2]
   local refused = enter(base, args[1])
@@ -254,15 +290,10 @@ register('kvcm_fail', function(keys, args)
   local session, now = session_header(base, sid), now_ms()
   if not session or session.state ~= OPEN then return {'GONE'} end
   if args[3] ~= '1' and now <= session.deadline then return {'GONE'} end
-  local usage = usage_delta()
-  for i = 4, #args, 2 do
-    usage.moved(session.ref, nil, 'p', size_at(args[i + 1], 1))
-    add_pending(base, now, 'f', args[i], args[i + 1])
-  end
-  leave(base, usage)
+  if session.inserted < session.count and args[4] ~= '1' then return {'AGAIN'} end
   local _, lost_count = losers(base, sid)
   session.state = FINISHING
   session_header_set(base, sid, session)
   call('HSET', base .. ':w', sid .. ':m', string.rep('0', session.count - lost_count))
-  return {'OK', finish_chunk(base, sid, session, 0)}
+  return {'OK', finish_begin(base, sid, session, now)}
 end)

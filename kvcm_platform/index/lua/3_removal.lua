@@ -42,7 +42,7 @@ register('kvcm_remove', function(keys, args)
           note_removed(removed, sub(entry, 6, 15), key)
         else
           usage.moved(ref, status == SERVING and 's' or 'w', 'p', size)
-          add_pending(base, due, 'd', key, entry)
+          add_pending(base, due, status == SERVING and 'd' or 'w', key, entry)
           parts[#parts + 1] = entry
         end
       end)
@@ -82,8 +82,9 @@ register('kvcm_due', function(keys, args)
   return reply
 end, {'no-writes'})
 
--- kvcm_deleted: the objects of these members are gone from the storage. ARGV: gen, second-pass delay ms, members…
--- A failed write ('f') is freed once more after the longest write timeout ('g'): a late writer may still come.
+-- kvcm_deleted: the objects of these deletions are gone from the storage. ARGV: gen, second-pass delay ms, then
+-- flag + member as kvcm_due gave them: one whose flag changed since was dealt with by another.
+-- What was being written ('f', 'w') is freed once more after the longest write timeout ('g').
 register('kvcm_deleted', function(keys, args)
   local base = keys[1]
   local refused = enter(base, args[1])
@@ -91,21 +92,21 @@ register('kvcm_deleted', function(keys, args)
   local again = now_ms() + tonumber(args[2])
   local usage, removed, count = usage_delta(), {}, 0
   for i = 3, #args do
-    local member = args[i]
+    local flag, member = sub(args[i], 1, 1), sub(args[i], 2)
     local value = call('HGET', base .. ':p', member)
-    if value then
+    if value and sub(value, 1, 1) == flag then
       count = count + 1
-      local flag, entry = sub(value, 1, 1), sub(value, 2)
+      local entry = sub(value, 2)
       local _, _, ref = struct.unpack('>BBI3', entry)
-      if flag == 'd' or flag == 'f' then usage.moved(ref, 'p', nil, size_at(entry, 1)) end
-      if flag == 'f' then
+      if flag == 'd' or flag == 'f' or flag == 'w' then usage.moved(ref, 'p', nil, size_at(entry, 1)) end
+      if flag == 'f' or flag == 'w' then
         call('HSET', base .. ':p', member, 'g' .. entry)
         call('ZADD', base .. ':d', again, member)
       else
         call('HDEL', base .. ':p', member)
         call('ZREM', base .. ':d', member)
       end
-      if flag == 'd' then
+      if flag == 'd' or flag == 'w' then
         local locid, key = sub(member, 1, 8), sub(member, 9)
         local record = call('HGET', base .. ':b', key)
         if record then
@@ -132,12 +133,12 @@ register('kvcm_deleted', function(keys, args)
   return count
 end)
 
--- kvcm_postpone: these members could not be deleted yet. ARGV: gen, delay ms, members…
+-- kvcm_postpone: these could not be deleted yet. ARGV: gen, delay ms, flag + member …
 register('kvcm_postpone', function(keys, args)
   local refused = enter(keys[1], args[1])
   if refused then return refused end
   local due = now_ms() + tonumber(args[2])
-  for i = 3, #args do call('ZADD', keys[1] .. ':d', 'XX', due, args[i]) end
+  for i = 3, #args do call('ZADD', keys[1] .. ':d', 'XX', due, sub(args[i], 2)) end
   return #args - 2
 end)
 

@@ -45,3 +45,12 @@ register('kvcm_retotal', function(keys)
   for field, amount in pairs(fresh) do call('HSET', base, field, string.format('%d', amount)) end
   return changed
 end)
+
+-- kvcm_lease_keep, kvcm_lease_drop: KEYS[1] = lease, ARGV: owner[, ms]. Return 1 while the lease is the owner's.
+register('kvcm_lease_keep', function(keys, args)
+  return call('GET', keys[1]) == args[1] and call('PEXPIRE', keys[1], args[2]) or 0
+end)
+
+register('kvcm_lease_drop', function(keys, args)
+  return call('GET', keys[1]) == args[1] and call('DEL', keys[1]) or 0
+end)

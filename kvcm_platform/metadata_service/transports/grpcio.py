@@ -17,7 +17,7 @@ from kvcm_platform.pb import admin_service_pb2 as admin_pb
 from kvcm_platform.pb import meta_service_pb2 as pb
 
 from ..access import Caller
-from ..control_link import ADMIN_SERVICE, ControlLink
+from ..control_link import ADMIN_SERVICE, INTERNAL_KEY, ControlLink
 from ..meta_handlers import MetaHandlers, Rpc
 
 META_SERVICE = pb.DESCRIPTOR.services_by_name["MetaService"].full_name
@@ -41,7 +41,7 @@ def caller_of(context: grpc.aio.ServicerContext) -> Caller:
     kind, _, rest = context.peer().partition(":")
     host = rest.rpartition(":")[0] if kind.startswith("ipv") else rest
     address = host.replace("%5B", "").replace("%5D", "").strip("[]")
-    return Caller(address, str(metadata.get("authorization", "")))
+    return Caller(address, str(metadata.get("authorization", "")), str(metadata.get(INTERNAL_KEY, "")))
 
 
 def _unary(rpc: Rpc, handlers: MetaHandlers) -> grpc.RpcMethodHandler:

@@ -15,6 +15,7 @@ from kvcm_platform.core.errors import DomainError
 
 from .. import json_form
 from ..access import Caller
+from ..control_link import INTERNAL_KEY
 from ..meta_handlers import MetaHandlers, Rpc
 
 LARGE_BODY = 64 * 1024
@@ -82,7 +83,8 @@ def json_endpoint(
 
 def caller_of(request: Request) -> Caller:
     address = request.client.host if request.client else ""
-    return Caller(address, request.headers.get("authorization", ""))
+    headers = request.headers
+    return Caller(address, headers.get("authorization", ""), headers.get(INTERNAL_KEY, ""))
 
 
 def build_app(handlers: MetaHandlers, max_body_bytes: int) -> Starlette:

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -35,6 +36,8 @@ from .outflow import Outflow
 from .request_head import HeadReader
 from .stream import Stream, StreamFault
 
+TOLERATED_BYTES = 64 << 10
+"""How much of a request may follow its answer before the peer is told to stop."""
 SMALL_DATA_BYTES = 256
 """DATA below this size that ends nothing costs a credit."""
 
@@ -78,7 +81,9 @@ class Connection:
         self._control = Control(limits, self._budget, self._outflow, self._streams, self._reset)
         self._out = self._outflow.out
         self._events: list[Event] = []
-        self._deferred: list[Call] = []
+        self._deferred: deque[Call] = deque()
+        self._running = 0
+        self._answer_bytes = 0
         self._held: list[bytes] = []
         self._held_bytes = 0
         self._needed_bytes = len(PREFACE)
@@ -150,24 +155,30 @@ class Connection:
             self.refuse(stream_id, Status.RESOURCE_EXHAUSTED, larger_than(self._limits.max_message_bytes))
             return
         stream.has_begun = False
+        self._running -= 1
+        size = len(message)
+        self._answer_bytes = size if size > self._answer_bytes else (self._answer_bytes * 7 + size) >> 3
         self._outflow.answer(stream, message)
 
     def refuse(self, stream_id: int, status: int, message: str) -> None:
         """Ends a call with a gRPC status; nothing happens if its stream is gone or answered."""
         stream = self._streams.get(stream_id)
         if stream is not None and stream.rest is None:
-            stream.has_begun = False
+            if stream.has_begun:
+                stream.has_begun = False
+                self._running -= 1
             self._end(stream, answers.trailers_only(status, message))
 
     def released(self) -> list[Call]:
-        """Calls that had to wait because too many answers were queued, and may begin now."""
-        if not self._deferred or self._is_full():
-            return []
-        calls = [call for call in self._deferred if call.stream_id in self._streams]
-        self._intake.unread_bytes -= sum(len(call.message) for call in self._deferred)
-        self._deferred.clear()
-        for call in calls:
-            self._streams[call.stream_id].has_begun = True
+        """Calls that had to wait for others and may begin now."""
+        calls = []
+        while self._deferred and not self._is_full():
+            call = self._deferred.popleft()
+            self._intake.unread_bytes -= len(call.message)
+            stream = self._streams.get(call.stream_id)
+            if stream is not None:
+                self._start(stream)
+                calls.append(call)
         return calls
 
     def drain(self, now: float) -> None:
@@ -310,7 +321,7 @@ class Connection:
         is_sound = self._heads.read_trailers(block)
         stream = self._streams.get(stream_id)
         if stream is None:
-            if not self._control.is_ignored(stream_id):
+            if not self._control.is_ignored(stream_id, 0, bool(flags & END_STREAM)):
                 raise ConnectionFault(ErrorCode.STREAM_CLOSED, "HEADERS on a closed stream")
         elif stream.has_ended:
             self._reset(stream_id, ErrorCode.STREAM_CLOSED)
@@ -333,7 +344,7 @@ class Connection:
         if stream is None:
             if stream_id > self._control.last_stream_id or not stream_id & 1:
                 raise ConnectionFault(ErrorCode.PROTOCOL_ERROR, "DATA on a stream that is not open")
-            if not self._control.is_ignored(stream_id):
+            if not self._control.is_ignored(stream_id, flow_bytes, bool(is_end)):
                 self._reset(stream_id, ErrorCode.STREAM_CLOSED)
         elif stream.has_ended:
             self._reset(stream_id, ErrorCode.STREAM_CLOSED)
@@ -355,27 +366,39 @@ class Connection:
             return
         head = stream.head
         call = Call(stream.id, head.route, message, stream.is_compressed, head.authorization, stream.deadline)
-        if self._is_full():
+        if self._deferred or self._is_full():
             self._intake.unread_bytes += len(message)
             self._deferred.append(call)
             if self._intake.unread_bytes > self._limits.max_unread_bytes:
                 text = "too many bytes of calls that wait"
                 self._end(stream, answers.trailers_only(Status.RESOURCE_EXHAUSTED, text))
         else:
-            stream.has_begun = True
+            self._start(stream)
             self._events.append(call)
 
+    def _start(self, stream: Stream) -> None:
+        stream.has_begun = True
+        self._running += 1
+
     def _is_full(self) -> bool:
-        return self._outflow.queued_bytes > self._limits.max_queued_bytes
+        """Whether a further call must wait: what is queued, and what will be, is bounded."""
+        running = self._running
+        limits = self._limits
+        if running >= limits.max_running or self._outflow.queued_bytes > limits.max_queued_bytes:
+            return True
+        expected = self._outflow.queued_bytes + running * self._answer_bytes
+        return running > 0 and expected > limits.max_queued_bytes
 
     def _end(self, stream: Stream, block: bytes) -> None:
-        """Answers with a header block alone, and stops a request that is still being sent (RFC 9113, 8.1)."""
+        """Answers with a header block alone; the rest of a request that is still being sent is passed over.
+
+        RST_STREAM would stop it at once (RFC 9113, 8.1), but curl before version 8 then forgets the answer.
+        """
         self._outflow.block(stream.id, block)
         self._intake.drop(stream)
         del self._streams[stream.id]
         if not stream.has_ended:
-            self._out.append(frames.rst_stream(stream.id, ErrorCode.NO_ERROR))
-            self._control.ignore(stream.id)
+            self._control.ignore(stream.id, TOLERATED_BYTES)
 
     def _reset(self, stream_id: int, code: ErrorCode | None, *, has_ended: bool = True) -> None:
         """Ends a stream without an answer; without a code because the peer has."""
@@ -394,4 +417,5 @@ class Connection:
     def _cancel(self, stream: Stream) -> None:
         if stream.has_begun:
             stream.has_begun = False
+            self._running -= 1
             self._events.append(Cancelled(stream.id))

@@ -48,7 +48,7 @@ class Control:
         self._out = outflow.out
         self._streams = streams
         self._reset = reset
-        self._ignored: dict[int, None] = {}
+        self._ignored: dict[int, int] = {}
         self._drain_at: float | None = None
         self._final_stream_id: int | None = None
         self._is_peer_leaving = False
@@ -63,14 +63,27 @@ class Control:
         """Whether a stream came after the last one that GOAWAY named."""
         return self._final_stream_id is not None and stream_id > self._final_stream_id
 
-    def ignore(self, stream_id: int) -> None:
-        """What the peer sent on a stream before it learned of its end is passed over (RFC 9113, 5.1)."""
+    def ignore(self, stream_id: int, tolerated_bytes: int = 0) -> None:
+        """What the peer sends on an ended stream before it knows is passed over (RFC 9113, 5.1 and 8.1).
+
+        If more than `tolerated_bytes` come, it is told to stop; with 0 it has been told.
+        """
         if len(self._ignored) >= MOST_IGNORED:
             del self._ignored[next(iter(self._ignored))]
-        self._ignored[stream_id] = None
+        self._ignored[stream_id] = tolerated_bytes
 
-    def is_ignored(self, stream_id: int) -> bool:
-        return stream_id in self._ignored
+    def is_ignored(self, stream_id: int, size: int, is_end: bool) -> bool:
+        """Whether `size` bytes of a stream are passed over; with `is_end` nothing follows."""
+        left = self._ignored.get(stream_id)
+        if left is None:
+            return False
+        if is_end:
+            del self._ignored[stream_id]
+        elif left:
+            self._ignored[stream_id] = left = max(left - size, 0)
+            if not left:
+                self._out.append(frames.rst_stream(stream_id, ErrorCode.NO_ERROR))
+        return True
 
     def charge_reset(self, code: ErrorCode | None) -> None:
         is_ours = code is not None and code not in (ErrorCode.REFUSED_STREAM, ErrorCode.CANCEL)

@@ -21,8 +21,10 @@ class Limits:
     """Decoding stops here, and the connection ends with it."""
     max_continuations: int = 8
     max_streams: int = 512
+    max_running: int = 100
+    """Calls in their handlers; further ones wait, whole, in their turn."""
     max_queued_bytes: int = 16 << 20
-    """Answers waiting for windows or the socket; beyond it no further call begins."""
+    """Answers waiting for windows or the socket, made or expected; beyond it no further call begins."""
     credits_per_second: int = 1000
     max_credits: int = 4000
     max_connections: int = 4096

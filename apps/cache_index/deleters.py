@@ -1,0 +1,55 @@
+"""The storage backends as the deletion use case sees them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from apps.cache_index.index_session import IndexSession
+from kvcm_platform.core.deletion import UNKNOWN_STORAGE, Deleter, PendingObject
+from kvcm_platform.index.pending import RedisSlotLedger
+from kvcm_platform.storage.backend import DataStorageBackend, FreedObject
+from kvcm_platform.storage.registry import backend_for
+
+
+@dataclass(slots=True)
+class BackendDeleter:
+    """One storage's deleter (core.deletion.Deleter)."""
+
+    backend: DataStorageBackend
+
+    async def delete(self, objects: Sequence[PendingObject]) -> list[str]:
+        return await self.backend.delete(_freed(objects))
+
+    async def settled(self, objects: Sequence[PendingObject]) -> None:
+        await self.backend.settled(_freed(objects))
+
+
+def _freed(objects: Sequence[PendingObject]) -> list[FreedObject]:
+    return [FreedObject(item.uri, item.slots_in_file, item.is_second_pass) for item in objects]
+
+
+class Deleters:
+    """One deleter a storage for the length of a run; or the reason why there is none."""
+
+    def __init__(self, session: IndexSession) -> None:
+        self._session = session
+        self._storages = {storage.number: storage for storage in session.registry.storages.values()}
+        self._backends: dict[int, DataStorageBackend] = {}
+
+    def of(self, number: int) -> Deleter | str:
+        storage = self._storages.get(number)
+        if storage is None:
+            return UNKNOWN_STORAGE
+        if not storage.is_available:
+            return f"{storage.name}: {storage.unavailable_reason or 'unavailable'}"
+        if number not in self._backends:
+            backend = backend_for(storage, RedisSlotLedger(self._session.index.connection, number))
+            if backend is None:
+                return f"{storage.name}: nothing can be deleted on {storage.type}"
+            self._backends[number] = backend
+        return BackendDeleter(self._backends[number])
+
+    async def close(self) -> None:
+        for backend in self._backends.values():
+            await backend.close()
