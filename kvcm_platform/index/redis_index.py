@@ -63,6 +63,8 @@ class RedisIndex:
         self.pusher = UsagePusher(connection)
         self.recency = RecencyBuffer(self)
         self.touch = self.recency.touch
+        self.on_removal: Callable[[InstanceEntry], None] = lambda instance: None
+        """Called after this process removed blocks of an instance."""
         self.touch_keys = self.recency.touch_keys
 
     def now_ms(self) -> int:
@@ -259,6 +261,7 @@ class RedisIndex:
         )
         if count:
             self.pusher.mark(shard)
+            self.on_removal(instance)
         return Removed(count, int(size))
 
     @guarded

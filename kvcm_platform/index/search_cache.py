@@ -85,6 +85,8 @@ class InstanceCache:
     epoch: int | None = None
     position: bytes = b"-"
     confirmed_at: float = 0.0
+    distrusted_at: float = 0.0
+    """When this process itself removed blocks: an older confirmation does not count."""
     used_at: float = 0.0
     generation: int = 0
     served_now: frozenset[int] = frozenset()
@@ -105,6 +107,7 @@ class SearchCache:
         self._max_bytes = max_bytes
         self._is_strict = is_strict
         self._instances: OrderedDict[int, InstanceCache] = OrderedDict()
+        index.on_removal = self.distrust
         self.counters = CacheCounters()
 
     @guarded
@@ -304,6 +307,7 @@ class SearchCache:
 
     async def _confirm(self, cache: InstanceCache, since: float) -> None:
         """Returns when the position was asked for at `since` or later. Calls that wait share the asking."""
+        since = max(since, cache.distrusted_at)
         for _ in range(MAX_CONFIRMS):
             if cache.confirmed_at >= since:
                 return
@@ -311,6 +315,12 @@ class SearchCache:
                 cache.refreshing = asyncio.ensure_future(self._refresh([cache]))
             await asyncio.shield(cache.refreshing)
         raise IndexUnavailable("the event stream moves faster than it can be followed")
+
+    def distrust(self, instance: InstanceEntry) -> None:
+        """This process removed blocks of the instance: its next match must know."""
+        cache = self._instances.get(instance.number)
+        if cache is not None:
+            cache.distrusted_at = time.monotonic()
 
     async def refresh_active(self) -> None:
         """Confirms all instances in use, in one pipeline."""

@@ -67,6 +67,14 @@ async def test_a_removal_is_seen_within_the_promised_time_without_any_background
     assert len(await reader.match(KEYS)) == 69
 
 
+async def test_a_process_sees_its_own_removals_at_once(plane, reader):
+    await plane.write(KEYS)
+    for key in (300, 200, 64, 1):
+        assert len(await reader.match(KEYS)) >= key
+        await remove(reader, [key])
+        assert len(await reader.match(KEYS)) == key - 1
+
+
 async def test_strict_reads_see_a_removal_at_once(plane, empty_valkey):
     async with data_plane(empty_valkey.url, plane.client, is_strict=True) as strict:
         await plane.write(KEYS)
