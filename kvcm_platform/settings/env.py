@@ -84,7 +84,7 @@ KNOBS: tuple[Knob, ...] = (
     Knob("KVCM_SEARCH_CACHE_MB", _integer(0, 1 << 20), "512", "search cache of a metadata process; 0 = none"),
     Knob("KVCM_STRICT_READS", _flag, "0", "confirm the event stream on every match, not every 100 ms"),
     Knob("KVCM_WRITE_TIMEOUT_S", _integer(1, 3600), "30", "write timeout where a client sends none"),
-    Knob("KVCM_MAX_KEYS", _integer(1, 1 << 24), "65536", "block keys a call"),
+    Knob("KVCM_MAX_KEYS", _integer(1, 1 << 16), "65536", "block keys a call; 65536 at most"),
     Knob("KVCM_MAX_TOKENS", _integer(1, 1 << 28), str(4 << 20), "token ids a call"),
     Knob("KVCM_MAX_MESSAGE_MB", _integer(1, 1024), "64", "size of one call in MiB"),
     Knob("KVCM_MAX_SESSIONS", _integer(1, 1 << 20), "10000", "open write sessions an instance"),
@@ -106,7 +106,12 @@ KNOBS: tuple[Knob, ...] = (
     Knob(
         "KVCM_ADMIN_AUTH", _choice("token", "open"), "token", "admin gRPC and HTTP; `open` on loopback only"
     ),
-    Knob("KVCM_TRUSTED_NETWORKS", str, "", "CIDRs declared safe without TLS; needed to bind beyond loopback"),
+    Knob(
+        "KVCM_TRUSTED_NETWORKS",
+        str,
+        "",
+        "your word that these CIDRs are safe without TLS, needed to bind beyond loopback; filters no caller",
+    ),
     Knob(
         "KVCM_NODE_ID",
         str,

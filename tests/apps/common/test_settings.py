@@ -45,6 +45,12 @@ def test_postgres_url(tmp_path: Path) -> None:
         databases(env(tmp_path, DATABASE_URL="mysql://x/y"))
 
 
+def test_no_call_has_more_keys_than_the_index_takes(tmp_path: Path) -> None:
+    assert env(tmp_path, KVCM_MAX_KEYS="65536")["KVCM_MAX_KEYS"] == 65_536
+    with pytest.raises(BadSetting, match="KVCM_MAX_KEYS"):
+        env(tmp_path, KVCM_MAX_KEYS="65537")
+
+
 def test_redis_addresses_of_the_other_users(tmp_path: Path) -> None:
     assert kombu_url("unix:///run/v.sock") == "redis+socket:///run/v.sock"
     assert kombu_url("redis://host:6379/1") == "redis://host:6379/1"

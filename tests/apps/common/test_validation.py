@@ -19,6 +19,7 @@ from kvcm_platform.core.registry import (
 )
 from kvcm_platform.core.types import PreferStrategy, StorageType
 from kvcm_platform.core.validation import (
+    Registration,
     StorageSettings,
     check_group,
     check_object_name,
@@ -47,6 +48,14 @@ def refused(work: Any, *arguments: Any, **named: Any) -> DomainError:
     return caught.value
 
 
+def sizes(*each: int) -> tuple[LocationSpecInfo, ...]:
+    return tuple(LocationSpecInfo(f"tp{number}", size) for number, size in enumerate(each))
+
+
+def spec_groups(count: int) -> tuple[LocationSpecGroup, ...]:
+    return tuple(LocationSpecGroup(f"g{number}", ("tp0",)) for number in range(count))
+
+
 @pytest.mark.parametrize("name", ["", "a b", "a/b", "a?b", "-a", ".a", "ä", "x" * 129, "a\n"])
 def test_bad_object_name(name: str) -> None:
     assert refused(check_object_name, name).field == "name"
@@ -68,6 +77,7 @@ def test_good_object_name(name: str) -> None:
         (StorageType.NFS, {"root_path": 7}, "root_path"),
         (StorageType.NFS, {"root_path": "/a", "key_count_per_file": -1}, "key_count_per_file"),
         (StorageType.NFS, {"root_path": "/a", "key_count_per_file": True}, "key_count_per_file"),
+        (StorageType.NFS, {"root_path": "/a", "key_count_per_file": 65_536}, "key_count_per_file"),
         (StorageType.NFS, {"root_path": "/a", "mountpoint": "/b"}, "mountpoint"),
         (StorageType.HF3FS, {"root_dir": "x"}, "mountpoint"),
         (StorageType.HF3FS, {"mountpoint": "/mnt"}, "root_dir"),
@@ -171,6 +181,14 @@ def test_group_leniency() -> None:
         ({"instance_id": ""}, "instance_id"),
         ({"instance_id": "../x"}, "instance_id"),
         ({"instance_id": "a?b"}, "instance_id"),
+        ({"instance_id": "a&size=1"}, "instance_id"),
+        ({"instance_id": "a/../../b"}, "instance_id"),
+        ({"instance_id": "/a"}, "instance_id"),
+        ({"instance_id": "a\x85b"}, "instance_id"),
+        ({"instance_id": "a\u2028b"}, "instance_id"),
+        ({"instance_id": "a\ud800"}, "instance_id"),
+        ({"instance_id": "x" * 256}, "instance_id"),
+        ({"instance_id": "ä" * 128}, "instance_id"),
         ({"block_size": 0}, "block_size"),
         ({"block_size": -4}, "block_size"),
         ({"model_deployment": ModelDeployment("", "bf16")}, "model_deployment.model_name"),
@@ -178,10 +196,17 @@ def test_group_leniency() -> None:
         ({"location_spec_infos": ()}, "location_spec_infos"),
         ({"location_spec_infos": (LocationSpecInfo("", 1),)}, "location_spec_infos.name"),
         ({"location_spec_infos": (LocationSpecInfo("a/b", 1),)}, "location_spec_infos.name"),
+        ({"location_spec_infos": (LocationSpecInfo("..", 1),)}, "location_spec_infos.name"),
+        ({"location_spec_infos": (LocationSpecInfo("a&b", 1),)}, "location_spec_infos.name"),
         ({"location_spec_infos": (LocationSpecInfo("tp0", 0),)}, "location_spec_infos.size"),
+        ({"location_spec_infos": (LocationSpecInfo("tp0", 1 << 48),)}, "location_spec_infos.size"),
+        ({"location_spec_infos": sizes(1 << 47, 1 << 47)}, "location_spec_infos.size"),
         ({"location_spec_infos": (LocationSpecInfo("tp0", 1),) * 2}, "location_spec_infos"),
         ({"location_spec_groups": (LocationSpecGroup("g", ("tp9",)),)}, "location_spec_groups"),
         ({"location_spec_groups": (LocationSpecGroup("", ("tp0",)),)}, "location_spec_groups"),
+        ({"location_spec_groups": (LocationSpecGroup("g", ()),)}, "location_spec_groups"),
+        ({"location_spec_groups": (LocationSpecGroup("g", ("tp0", "tp0")),)}, "location_spec_groups"),
+        ({"location_spec_groups": spec_groups(256)}, "location_spec_groups"),
         ({"default_query_type": 9}, "default_query_type"),
     ],
 )
@@ -190,9 +215,22 @@ def test_bad_registration(changes: dict[str, Any], field: str) -> None:
     assert (error.code, error.field) == (Code.INVALID_ARGUMENT, field)
 
 
-def test_registration_of_a_nested_id() -> None:
-    accepted = registration("org/model:tp2")
+@pytest.mark.parametrize(
+    "accepted",
+    [
+        registration("org/model:tp2"),
+        registration("Модель=7|a+b"),
+        registration(location_spec_groups=spec_groups(255)),
+        registration(location_spec_infos=sizes((1 << 47) - 1, 1 << 47)),
+    ],
+)
+def test_good_registration(accepted: Registration) -> None:
     assert check_registration(accepted) == accepted
+
+
+def test_most_keys_a_file() -> None:
+    spec = check_storage_spec(StorageType.NFS, {"root_path": "/a", "key_count_per_file": 65_535})
+    assert spec["key_count_per_file"] == 65_535
 
 
 def test_versions() -> None:
