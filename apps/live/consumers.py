@@ -21,12 +21,8 @@ class LiveConsumer(AsyncJsonWebsocketConsumer):
     async def connect(self) -> None:
         self._seq: dict[str, int] = {}
         self._access = Access(self.scope)
-        self._role = await self._access.role()
-        self._checked_at = time.monotonic()
-        if self._role is None:
-            await self.close()
-        else:
-            await self.accept()
+        self._role, self._checked_at = await self._access.role(), time.monotonic()
+        await (self.close() if self._role is None else self.accept())
 
     async def disconnect(self, code: int) -> None:
         for name in list(self._seq):
@@ -46,8 +42,7 @@ class LiveConsumer(AsyncJsonWebsocketConsumer):
     async def _subscribe(self, name: str) -> None:
         if name in self._seq:
             return
-        refused = refusal(name, self._role)
-        if refused:
+        if refused := refusal(name, self._role):
             await self._refuse(name, *refused)
             return
         feed = TOPICS[name].feed()
@@ -69,10 +64,8 @@ class LiveConsumer(AsyncJsonWebsocketConsumer):
         message = event["message"]
         name = message["topic"]
         if time.monotonic() - self._checked_at > _RECHECK_SECONDS:
-            self._role = await self._access.role()
-            self._checked_at = time.monotonic()
-        refused = refusal(name, self._role)
-        if refused and name in self._seq:
+            self._role, self._checked_at = await self._access.role(), time.monotonic()
+        if (refused := refusal(name, self._role)) and name in self._seq:
             await self._unsubscribe(name)
             await self._refuse(name, *refused)
         elif message["seq"] > self._seq.get(name, message["seq"]):
