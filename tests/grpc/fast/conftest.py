@@ -7,6 +7,10 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.grpc import test_meta_service as scenarios
+
+keys = scenarios.keys
+
 
 @pytest.fixture(scope="module", autouse=True)
 def fast_transport() -> Iterator[None]:

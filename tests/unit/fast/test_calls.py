@@ -117,6 +117,18 @@ def test_http_statuses(changes, status):
     assert (answer.headers[":status"], answer.is_ended) == (status, True)
 
 
+def test_plain_http_is_answered_after_its_body_if_that_is_short():
+    machine = Machine()
+    machine.feed(
+        machine.caller.headers(1, (":method", "PUT")) + machine.caller.headers(3, (":method", "PUT"))
+    )
+    machine.feed(frame(DATA, 0, 1, b"some") + frame(DATA, 0, 3, bytes(70_000)))
+    assert 1 not in machine.reader.answers
+    assert machine.reader.answers[3].headers[":status"] == "405"
+    machine.feed(frame(DATA, END_STREAM, 1, b" more"))
+    assert machine.reader.answers[1].headers[":status"] == "405"
+
+
 @pytest.mark.parametrize(
     "changes",
     [
@@ -156,17 +168,29 @@ def test_content_length_that_is_right():
     assert Machine().call(1, b"a", ("content-length", "6")).reader.answers[1].message == b"a"
 
 
-def test_a_request_refused_early_is_stopped_and_its_rest_passed_over():
+def test_the_rest_of_a_request_refused_early_is_passed_over():
     machine = Machine(max_message_bytes=1000)
     machine.feed(machine.caller.headers(1) + frame(DATA, 0, 1, message(bytes(5000))[:100]))
     answer = machine.reader.answers[1]
-    assert (answer.status, answer.is_ended, answer.reset) == (EXHAUSTED, True, 0)
+    assert (answer.status, answer.is_ended, answer.reset) == (EXHAUSTED, True, None)
     before = len(machine.reader.frames)
-    machine.feed(frame(DATA, 0, 1, bytes(3000)) + frame(DATA, END_STREAM, 1, bytes(1905)))
+    machine.feed(frame(DATA, 0, 1, bytes(3000)))
     trailers = bytes(machine.caller.encoder.encode([("x-late", "1")]))
     machine.feed(frame(HEADERS, END_HEADERS | END_STREAM, 1, trailers))
     assert len(machine.reader.frames) == before
     assert machine.call(3, b"on").reader.answers[3].message == b"on"
+    machine.feed(frame(DATA, 0, 1, b"after its end"))
+    assert answer.reset == 5
+
+
+def test_a_long_request_refused_early_is_stopped_once():
+    machine = Machine(max_message_bytes=200_000)
+    machine.feed(machine.caller.headers(1, (":path", "/nowhere")))
+    for _ in range(20):
+        machine.feed(frame(DATA, 0, 1, bytes(10_000)))
+    assert machine.reader.of(RST) == [(0, 1, bytes(4))]
+    assert machine.reader.answers[1].status == UNIMPLEMENTED
+    assert machine.reader.goaways == []
 
 
 def test_compressed_messages_are_marked():

@@ -412,3 +412,21 @@ def test_a_header_block_that_does_not_end_is_cut_off():
     machine = Machine()
     machine.feed(frame(HEADERS, 0, 1, machine.caller.block()))
     assert machine.tick(11).connection.is_finished
+
+
+def test_calls_beyond_those_running_wait_their_turn():
+    machine = Machine(echo=False, max_running=2).call(1).call(3).call(5).call(7)
+    assert [call.stream_id for call in machine.calls] == [1, 3]
+    machine.answer(3, b"")
+    assert [call.stream_id for call in machine.calls] == [1, 3, 5]
+    machine.feed(rst(1))
+    machine.call(9)
+    assert [call.stream_id for call in machine.calls] == [1, 3, 5, 7]
+
+
+def test_large_answers_to_come_count_as_queued():
+    machine = Machine((INITIAL_WINDOW, MAX), echo=False, max_queued_bytes=1000)
+    machine.call(1).answer(1, bytes(600)).call(3).call(5).call(7)
+    assert [call.stream_id for call in machine.calls] == [1, 3, 5]
+    machine.answer(3, b"")
+    assert [call.stream_id for call in machine.calls] == [1, 3, 5, 7]

@@ -312,7 +312,7 @@ class Connection:
         stream = Stream(stream_id, head, self._outflow.initial_window, self._now)
         self._streams[stream_id] = stream
         stream.has_ended = bool(flags & END_STREAM)
-        if head.refusal is not None:
+        if head.refusal is not None and (head.is_grpc or stream.has_ended):
             self._end(stream, head.refusal)
         elif stream.has_ended:
             self._take(stream, b"", 0, True)
@@ -353,10 +353,17 @@ class Connection:
             self._take(stream, payload, flow_bytes, stream.has_ended)
 
     def _take(self, stream: Stream, payload: bytes, flow_bytes: int, is_end: bool) -> None:
+        refusal = stream.head.refusal
+        if refusal is not None:
+            # Clients of plain HTTP, curl 7 among them, want to have sent all before they are answered.
+            stream.received += flow_bytes
+            if is_end or stream.received > TOLERATED_BYTES:
+                self._end(stream, refusal)
+            return
         try:
             message = self._intake.take(stream, payload, flow_bytes, is_end)
-        except Refused as refusal:
-            self._end(stream, answers.trailers_only(refusal.status, refusal.message))
+        except Refused as refused:
+            self._end(stream, answers.trailers_only(refused.status, refused.message))
             return
         except StreamFault as fault:
             self._reset(stream.id, fault.code)
@@ -390,10 +397,7 @@ class Connection:
         return running > 0 and expected > limits.max_queued_bytes
 
     def _end(self, stream: Stream, block: bytes) -> None:
-        """Answers with a header block alone; the rest of a request that is still being sent is passed over.
-
-        RST_STREAM would stop it at once (RFC 9113, 8.1), but curl before version 8 then forgets the answer.
-        """
+        """Answers with a header block alone; the rest of a request that is being sent is passed over."""
         self._outflow.block(stream.id, block)
         self._intake.drop(stream)
         del self._streams[stream.id]

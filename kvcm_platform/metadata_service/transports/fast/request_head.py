@@ -46,6 +46,8 @@ class Head:
     is_gzip: bool = False
     content_length: int | None = None
     refusal: bytes | None = None
+    is_grpc: bool = True
+    """False if plain HTTP was spoken: the refusal is an HTTP status."""
     malformed: str = ""
 
 
@@ -124,9 +126,9 @@ class HeadReader:
             text = f"the headers are larger than {self._most_list_bytes} bytes"
             return replace(head, refusal=answers.trailers_only(Status.RESOURCE_EXHAUSTED, text))
         if kept[b":method"] != b"POST":
-            return replace(head, refusal=answers.METHOD_NOT_ALLOWED)
+            return replace(head, refusal=answers.METHOD_NOT_ALLOWED, is_grpc=False)
         if not _CONTENT_TYPE.match(kept.get(b"content-type", b"")):
-            return replace(head, refusal=answers.UNSUPPORTED_MEDIA_TYPE)
+            return replace(head, refusal=answers.UNSUPPORTED_MEDIA_TYPE, is_grpc=False)
         if b"content-length" in kept:
             length = kept[b"content-length"]
             if not length.isdigit() or len(length) > 10:
