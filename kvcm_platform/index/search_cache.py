@@ -1,8 +1,7 @@
 """The search cache of a metadata process: serving blocks as prefix chunks (DESIGN 4.5).
 
-A chunk is up to 64 consecutive blocks of one prefix: their keys are its name, their encoded
-locations together its value. Block keys chain over their prefix, so prompts that share a prefix
-share its chunks, and a hit copies 64 locations at once.
+Block keys chain over their prefix, so prompts that share a prefix share its chunks (chunks.py),
+and a hit copies 64 locations at once.
 
 Correctness rests on the shard's event stream. Each drop names the runs it took blocks from, and
 takes the chunks with blocks of those runs out of the cache. A chunk is handed out only while the
@@ -16,9 +15,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections import OrderedDict, deque
+from collections import OrderedDict
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -27,7 +25,7 @@ from kvcm_platform.core.ports import Prefix
 from kvcm_platform.core.registry import InstanceEntry
 
 from . import keyspace
-from .codec import HEADER
+from .chunks import CacheCounters, Chunk, InstanceChunks
 from .connection import Connection, IndexUnavailable
 from .records import served
 from .redis_index import FIRST_CHUNK, LARGEST_CHUNK, RedisIndex, guarded
@@ -41,61 +39,8 @@ CONFIRM_AFTER = 0.12
 MAX_AGE = 0.2
 """A removed location is handed out no longer than this."""
 ACTIVE_SECONDS = 5.0
-RECENT_DROPS = 4096
 STREAM_BATCH = 1000
 MAX_CONFIRMS = 100
-OVERHEAD = 400
-"""Bytes of bookkeeping a chunk, beside its keys, value and runs."""
-
-
-@dataclass(slots=True, eq=False)
-class Chunk:
-    name: bytes
-    wire: bytes
-    storages: frozenset[int]
-    runs: dict[bytes, int]
-    """Run name -> depth of its first block, counted from the chunk's start."""
-
-    @property
-    def size(self) -> int:
-        return len(self.name) + len(self.wire) + len(self.runs) * 150 + OVERHEAD
-
-
-@dataclass(slots=True)
-class CacheCounters:
-    """Since the process began. `bytes` is what is held now."""
-
-    hit_chunks: int = 0
-    miss_chunks: int = 0
-    invalidated_chunks: int = 0
-    evicted_chunks: int = 0
-    resets: int = 0
-    bytes: int = 0
-
-
-@dataclass(slots=True, eq=False)
-class InstanceCache:
-    """The part of one instance. `epoch` is the last stream position applied; None = not known yet."""
-
-    base: str
-    max_bytes: int
-    chunks: OrderedDict[bytes, Chunk] = field(default_factory=OrderedDict)
-    by_run: dict[bytes, set[bytes]] = field(default_factory=dict)
-    size: int = 0
-    epoch: int | None = None
-    position: bytes = b"-"
-    confirmed_at: float = 0.0
-    distrusted_at: float = 0.0
-    """When this process itself removed blocks: an older confirmation does not count."""
-    used_at: float = 0.0
-    generation: int = 0
-    served_now: frozenset[int] = frozenset()
-    """Numbers of the storages that were served when the chunks were chosen."""
-    drop_count: int = 0
-    recent_drops: deque[tuple[int, frozenset[bytes]]] = field(
-        default_factory=lambda: deque(maxlen=RECENT_DROPS)
-    )
-    refreshing: asyncio.Task[None] | None = None
 
 
 class SearchCache:
@@ -106,7 +51,7 @@ class SearchCache:
         self._connection: Connection = index.connection
         self._max_bytes = max_bytes
         self._is_strict = is_strict
-        self._instances: OrderedDict[int, InstanceCache] = OrderedDict()
+        self._instances: OrderedDict[int, InstanceChunks] = OrderedDict()
         index.on_removal = self.distrust
         self.counters = CacheCounters()
 
@@ -140,7 +85,7 @@ class SearchCache:
 
     async def _match(
         self,
-        cache: InstanceCache,
+        cache: InstanceChunks,
         instance: InstanceEntry,
         keys: Sequence[int],
         raw: bytes,
@@ -169,7 +114,7 @@ class SearchCache:
 
     async def _read_on(
         self,
-        cache: InstanceCache,
+        cache: InstanceChunks,
         instance: InstanceEntry,
         keys: Sequence[int],
         raw: bytes,
@@ -182,8 +127,7 @@ class SearchCache:
         """Goes on in Redis from block `at`, keeping whole chunks; returns where the prefix ends."""
         size, total = FIRST_CHUNK, len(keys)
         while at < total:
-            # Without a known position nothing read now may be kept: a drop could go unseen.
-            drops = cache.drop_count if cache.epoch is not None else -RECENT_DROPS
+            mark = cache.reading()
             records = await self._index.records(instance, keys[at : at + size])
             hits = 0
             for start in range(0, len(records), CHUNK):
@@ -202,7 +146,7 @@ class SearchCache:
                 self.counters.miss_chunks += 1
                 begin = (at + start) * KEY_BYTES
                 name = raw[begin : begin + len(part) * KEY_BYTES]
-                self._keep(cache, name, joined, part, drops, served_now)
+                self._keep(cache, name, joined, part, mark, served_now)
             self._index.recency.touch(instance, records[:hits], depth + at, tick)
             at += hits
             if hits < len(records):
@@ -212,100 +156,48 @@ class SearchCache:
 
     def _keep(
         self,
-        cache: InstanceCache,
+        cache: InstanceChunks,
         name: bytes,
         wire: bytes,
         records: Sequence[bytes | None],
-        drops: int,
+        mark: int,
         served_now: frozenset[int],
     ) -> None:
-        """Puts a chunk in, unless a drop or a change of the served storages overtook its reading."""
+        """Keeps a chunk, unless a change of the served storages or a new generation overtook its reading."""
         if cache.served_now != served_now or cache.generation != self._connection.generation:
             return
-        runs: dict[bytes, int] = {}
-        storages: set[int] = set()
-        for position, record in enumerate(records):
-            if record is None or HEADER + int.from_bytes(record[33:36]) != len(record):
-                return  # several locations: the choice among them is made anew for each call
-            runs.setdefault(record[5:15], position)
-            storages.add(int.from_bytes(record[3:5]))
-        missed = cache.drop_count - drops
-        if missed:
-            if missed > len(cache.recent_drops):
-                return
-            if any(not runs.keys().isdisjoint(gone) for n, gone in cache.recent_drops if n > drops):
-                return
-        if name in cache.chunks:
-            return
-        chunk = Chunk(name, wire, frozenset(storages), runs)
-        cache.chunks[name] = chunk
-        for run in runs:
-            cache.by_run.setdefault(run, set()).add(name)
-        cache.size += chunk.size
-        self.counters.bytes += chunk.size
-        self._make_room(cache)
-
-    def _make_room(self, cache: InstanceCache) -> None:
-        while cache.size > cache.max_bytes and cache.chunks:
-            self._evict(cache)
+        cache.keep(name, wire, records, mark)
         while self.counters.bytes > self._max_bytes:
             # The instance that was not used for longest gives first, its oldest chunk.
             oldest = next((part for part in self._instances.values() if part.chunks), None)
             if oldest is None:
                 return
-            self._evict(oldest)
-
-    def _evict(self, cache: InstanceCache) -> None:
-        self._forget(cache, next(iter(cache.chunks)))
-        self.counters.evicted_chunks += 1
-
-    def _forget(self, cache: InstanceCache, name: bytes) -> None:
-        chunk = cache.chunks.pop(name)
-        for run in chunk.runs:
-            names = cache.by_run.get(run)
-            if names is not None:
-                names.discard(name)
-                if not names:
-                    del cache.by_run[run]
-        cache.size -= chunk.size
-        self.counters.bytes -= chunk.size
+            oldest.evict()
 
     def _part(
         self, instance: InstanceEntry, capacity_bytes: int, served_now: frozenset[int]
-    ) -> InstanceCache:
+    ) -> InstanceChunks:
         cache = self._instances.get(instance.number)
         if cache is None:
-            cache = InstanceCache(keyspace.instance(instance.number, 0), capacity_bytes)
+            base = keyspace.instance(instance.number, 0)
+            cache = InstanceChunks(base, capacity_bytes, self.counters)
             self._instances[instance.number] = cache
             if len(self._instances) > 100_000:
-                self._reset(self._instances.popitem(last=False)[1])
+                self._instances.popitem(last=False)[1].reset()
         else:
             self._instances.move_to_end(instance.number)
         cache.max_bytes = capacity_bytes
         if cache.generation != self._connection.generation:
-            self._reset(cache)
+            cache.reset()
             cache.generation = self._connection.generation
         if cache.served_now != served_now:
-            gone = cache.served_now - served_now
-            for name in [c.name for c in cache.chunks.values() if not gone.isdisjoint(c.storages)]:
-                self._forget_dropped(cache, name)
-            cache.served_now = served_now
+            cache.serve_only(served_now)
         cache.used_at = time.monotonic()
         return cache
 
-    def _reset(self, cache: InstanceCache) -> None:
-        """Empties an instance's part; its stream position is learned anew."""
-        self.counters.bytes -= cache.size
-        self.counters.resets += bool(cache.chunks)
-        cache.chunks.clear()
-        cache.by_run.clear()
-        cache.recent_drops.clear()
-        cache.drop_count += 1  # whatever is being read now must not be kept
-        cache.size, cache.epoch, cache.position, cache.confirmed_at = 0, None, b"-", 0.0
-
     # The stream
 
-    async def _confirm(self, cache: InstanceCache, since: float) -> None:
+    async def _confirm(self, cache: InstanceChunks, since: float) -> None:
         """Returns when the position was asked for at `since` or later. Calls that wait share the asking."""
         since = max(since, cache.distrusted_at)
         for _ in range(MAX_CONFIRMS):
@@ -329,7 +221,7 @@ class SearchCache:
         if active:
             await self._refresh(active)
 
-    async def _refresh(self, caches: Sequence[InstanceCache]) -> None:
+    async def _refresh(self, caches: Sequence[InstanceChunks]) -> None:
         asked_at = time.monotonic()
         commands: list[tuple[Any, ...]] = []
         for cache in caches:
@@ -347,7 +239,7 @@ class SearchCache:
             entries, epoch = replies[2 * number], int(replies[2 * number + 1] or 0)
             self._apply(cache, entries, epoch, asked_at)
 
-    def _apply(self, cache: InstanceCache, entries: list[Any], epoch: int, asked_at: float) -> None:
+    def _apply(self, cache: InstanceChunks, entries: list[Any], epoch: int, asked_at: float) -> None:
         if cache.epoch is None:
             # XREVRANGE came before HGET: the position may be older than the epoch, never newer.
             last = as_dict(entries[0][1]) if entries else {}
@@ -358,28 +250,15 @@ class SearchCache:
         for entry_id, flat in entries:
             event = as_dict(flat)
             if int(event[b"e"]) != cache.epoch + 1:
-                self._reset(cache)
+                cache.reset()
                 return
             cache.epoch += 1
             cache.position = entry_id
             if event[b"t"] == b"drop":
-                self._drop(cache, event[b"r"])
+                cache.drop(event[b"r"])
         if len(entries) == STREAM_BATCH:
             return  # there is more: the position is not confirmed yet
         if epoch < cache.epoch or (not entries and epoch != cache.epoch):
-            self._reset(cache)
+            cache.reset()
             return
         cache.confirmed_at = asked_at
-
-    def _drop(self, cache: InstanceCache, packed: bytes) -> None:
-        runs = frozenset(packed[at : at + 10] for at in range(0, len(packed), 10))
-        cache.drop_count += 1
-        cache.recent_drops.append((cache.drop_count, runs))
-        for run in runs:
-            for name in cache.by_run.pop(run, ()):
-                self._forget_dropped(cache, name)
-
-    def _forget_dropped(self, cache: InstanceCache, name: bytes) -> None:
-        if name in cache.chunks:
-            self._forget(cache, name)
-            self.counters.invalidated_chunks += 1

@@ -1,0 +1,155 @@
+"""Prefix chunks of one instance in the memory of a metadata process (search_cache.py).
+
+A chunk is up to 64 consecutive blocks of one prefix: their keys are its name, their encoded
+locations together its value. What was dropped lately is remembered, so that nothing read before
+a drop is kept after it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict, deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from .codec import HEADER
+
+RECENT_DROPS = 4096
+OVERHEAD = 400
+"""Bytes of bookkeeping a chunk, beside its keys, value and runs."""
+RUN_NAME = 10
+
+
+@dataclass(slots=True, eq=False)
+class Chunk:
+    """Blocks that were all serving when they were read, each with one location."""
+
+    name: bytes
+    wire: bytes
+    storages: frozenset[int]
+    runs: dict[bytes, int]
+    """Run name -> depth of its first block, counted from the chunk's start."""
+
+    @property
+    def size(self) -> int:
+        return len(self.name) + len(self.wire) + len(self.runs) * 150 + OVERHEAD
+
+
+@dataclass(slots=True)
+class CacheCounters:
+    """Since the process began. `bytes` is what is held now."""
+
+    hit_chunks: int = 0
+    miss_chunks: int = 0
+    invalidated_chunks: int = 0
+    evicted_chunks: int = 0
+    resets: int = 0
+    bytes: int = 0
+
+
+@dataclass(slots=True, eq=False)
+class InstanceChunks:
+    """The part of one instance. `epoch` is the last stream position applied; None = not known yet."""
+
+    base: str
+    max_bytes: int
+    counters: CacheCounters
+    chunks: OrderedDict[bytes, Chunk] = field(default_factory=OrderedDict)
+    by_run: dict[bytes, set[bytes]] = field(default_factory=dict)
+    size: int = 0
+    epoch: int | None = None
+    position: bytes = b"-"
+    confirmed_at: float = 0.0
+    distrusted_at: float = 0.0
+    """When this process itself removed blocks: an older confirmation does not count."""
+    used_at: float = 0.0
+    generation: int = 0
+    served_now: frozenset[int] = frozenset()
+    """Numbers of the storages that were served when the chunks were chosen."""
+    drop_count: int = 0
+    recent_drops: deque[tuple[int, frozenset[bytes]]] = field(
+        default_factory=lambda: deque(maxlen=RECENT_DROPS)
+    )
+    refreshing: asyncio.Task[None] | None = None
+
+    def reading(self) -> int:
+        """A mark to be given to `keep` with what is read from now on.
+
+        Without a known position nothing may be kept: a drop could go unseen.
+        """
+        return self.drop_count if self.epoch is not None else -RECENT_DROPS
+
+    def keep(self, name: bytes, wire: bytes, records: Sequence[bytes | None], mark: int) -> bool:
+        """Puts a chunk in, unless one of its runs was dropped since `mark`."""
+        runs: dict[bytes, int] = {}
+        storages: set[int] = set()
+        for position, record in enumerate(records):
+            if record is None or HEADER + int.from_bytes(record[33:36]) != len(record):
+                return False  # several locations: the choice among them is made anew for each call
+            runs.setdefault(record[5 : 5 + RUN_NAME], position)
+            storages.add(int.from_bytes(record[3:5]))
+        missed = self.drop_count - mark
+        if missed:
+            if missed > len(self.recent_drops):
+                return False
+            if any(not runs.keys().isdisjoint(gone) for n, gone in self.recent_drops if n > mark):
+                return False
+        if name in self.chunks:
+            return False
+        chunk = Chunk(name, wire, frozenset(storages), runs)
+        self.chunks[name] = chunk
+        for run in runs:
+            self.by_run.setdefault(run, set()).add(name)
+        self.size += chunk.size
+        self.counters.bytes += chunk.size
+        while self.size > self.max_bytes and self.chunks:
+            self.evict()
+        return True
+
+    def evict(self) -> None:
+        """The chunk that was not used for longest goes."""
+        self._forget(next(iter(self.chunks)))
+        self.counters.evicted_chunks += 1
+
+    def drop(self, packed_runs: bytes) -> None:
+        """Blocks of these runs are gone: so are all chunks with blocks of them."""
+        names = range(0, len(packed_runs), RUN_NAME)
+        runs = frozenset(packed_runs[at : at + RUN_NAME] for at in names)
+        self.drop_count += 1
+        self.recent_drops.append((self.drop_count, runs))
+        for run in runs:
+            for name in self.by_run.pop(run, ()):
+                self.invalidate(name)
+
+    def serve_only(self, served_now: frozenset[int]) -> None:
+        """Chunks with blocks on storages that are not served any more go."""
+        gone = self.served_now - served_now
+        for name in [c.name for c in self.chunks.values() if not gone.isdisjoint(c.storages)]:
+            self.invalidate(name)
+        self.served_now = served_now
+
+    def invalidate(self, name: bytes) -> None:
+        if name in self.chunks:
+            self._forget(name)
+            self.counters.invalidated_chunks += 1
+
+    def reset(self) -> None:
+        """Empties it; the stream position is learned anew."""
+        self.counters.bytes -= self.size
+        self.counters.resets += bool(self.chunks)
+        self.chunks.clear()
+        self.by_run.clear()
+        self.recent_drops.clear()
+        self.drop_count += 1  # whatever is being read now must not be kept
+        self.size, self.epoch, self.position, self.confirmed_at = 0, None, b"-", 0.0
+
+    def _forget(self, name: bytes) -> None:
+        chunk = self.chunks.pop(name)
+        for run in chunk.runs:
+            names = self.by_run.get(run)
+            if names is not None:
+                names.discard(name)
+                if not names:
+                    del self.by_run[run]
+        self.size -= chunk.size
+        self.counters.bytes -= chunk.size
