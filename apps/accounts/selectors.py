@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from dataclasses import replace
 
 from django.db.models import QuerySet
 
@@ -47,28 +48,19 @@ def actor_of(*, user: User, token: ApiToken | None = None, address: str = "", re
     A token never gives more than its account has now, even where the account was demoted later.
     Raises PERMISSION_DENIED where nothing remains, as of an engine's token of a viewer.
     """
-    role = Role(user.role)
-    groups = None if user.groups is None else frozenset(user.groups)
-    if token is not None:
-        if token.role:
-            role = _narrowed(role, Role(token.role), user.username)
-        if token.groups is not None:
-            groups = frozenset(token.groups) if groups is None else groups & frozenset(token.groups)
-    return Actor(
+    account = Actor(
         name=user.username,
-        role=role,
-        groups=groups,
-        token_name=token.name if token else "",
+        role=Role(user.role),
+        groups=None if user.groups is None else frozenset(user.groups),
         address=address,
         request_id=request_id,
-        expires_at=token.expires_at if token else None,
     )
-
-
-def _narrowed(role: Role, scope: Role, name: str) -> Role:
-    left = role.narrowed(scope)
-    if left is None:
+    if token is None:
+        return account
+    actor = account.narrowed(role=Role(token.role) if token.role else None, groups=token.groups)
+    if actor is None:
         raise DomainError(
-            Code.PERMISSION_DENIED, f"{name} is {role} now, which leaves nothing of a token for {scope}"
+            Code.PERMISSION_DENIED,
+            f"{user.username} is {user.role} now, which leaves nothing of a token for {token.role}",
         )
-    return left
+    return replace(actor, token_name=token.name, expires_at=token.expires_at)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Collection
+from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
 
@@ -55,6 +56,17 @@ class Actor:
     def system(cls, name: str, *, address: str = "", request_id: str = "") -> Actor:
         """A process of the platform itself."""
         return cls(name=f"system:{name}", role=Role.ADMIN, address=address, request_id=request_id)
+
+    def narrowed(self, *, role: Role | None, groups: Collection[str] | None) -> Actor | None:
+        """This actor within a scope of role and groups, None = no limit; None where no right is left."""
+        left = self.role if role is None else self.role.narrowed(role)
+        if left is None:
+            return None
+        if groups is None or self.groups is None:
+            both = self.groups if groups is None else frozenset(groups)
+        else:
+            both = self.groups & frozenset(groups)
+        return replace(self, role=left, groups=both)
 
     def require(self, role: Role) -> None:
         """Raise PERMISSION_DENIED unless this actor has the rights of `role`."""

@@ -21,29 +21,30 @@ _SALT = "kvcm.live.ticket"
 
 def ticket_issue(*, acting: Actor) -> str:
     """A text that opens one's sockets for a minute: browsers send no headers with WebSockets."""
-    return signing.dumps({"name": acting.name, "role": acting.role.value}, salt=_SALT)
+    groups = None if acting.groups is None else sorted(acting.groups)
+    return signing.dumps({"name": acting.name, "role": acting.role.value, "groups": groups}, salt=_SALT)
 
 
 class Access:
-    """Finds the role of a socket's owner: by its ticket when it has one, else by the session cookie."""
+    """Finds a socket's owner: by its ticket when it has one, else by the session cookie."""
 
     def __init__(self, scope: Mapping[str, Any]) -> None:
         query = parse_qs(scope.get("query_string", b"").decode())
         self._ticket = query["token"][0] if "token" in query else None
         self._session_key = getattr(scope.get("session"), "session_key", None)
-        self._claim: dict[str, str] | None = None
+        self._claim: dict[str, Any] | None = None
 
-    async def role(self) -> Role | None:
-        """The owner's role now; None for nobody, a disabled account, an ended session."""
+    async def owner(self) -> Actor | None:
+        """The owner with the rights it has now; None for nobody, a disabled account, an ended session."""
         if self._ticket is not None:
-            return await sync_to_async(self._role_by_ticket)()
+            return await sync_to_async(self._owner_by_ticket)()
         if self._session_key is None:
             return None
         store = import_module(settings.SESSION_ENGINE).SessionStore(self._session_key)
         user = await get_user({"session": store})
-        return Role(user.role) if user.is_authenticated and user.is_active else None
+        return _account(user) if user.is_authenticated and user.is_active else None
 
-    def _role_by_ticket(self) -> Role | None:
+    def _owner_by_ticket(self) -> Actor | None:
         if self._claim is None:
             # The minute is for opening; an open socket lives on with what the ticket said.
             try:
@@ -53,5 +54,12 @@ class Access:
         user = get_user_model().objects.filter(username=self._claim["name"], is_active=True).first()
         if user is None:
             return None
-        claimed, current = Role(self._claim["role"]), Role(user.role)
-        return claimed if current.covers(claimed) else current
+        return _account(user).narrowed(role=Role(self._claim["role"]), groups=self._claim["groups"])
+
+
+def _account(user: Any) -> Actor:
+    return Actor(
+        name=user.username,
+        role=Role(user.role),
+        groups=None if user.groups is None else frozenset(user.groups),
+    )

@@ -21,8 +21,8 @@ class LiveConsumer(AsyncJsonWebsocketConsumer):
     async def connect(self) -> None:
         self._seq: dict[str, int] = {}
         self._access = Access(self.scope)
-        self._role, self._checked_at = await self._access.role(), time.monotonic()
-        await (self.close() if self._role is None else self.accept())
+        self._owner, self._checked_at = await self._access.owner(), time.monotonic()
+        await (self.close() if self._owner is None else self.accept())
 
     async def disconnect(self, code: int) -> None:
         for name in list(self._seq):
@@ -42,7 +42,7 @@ class LiveConsumer(AsyncJsonWebsocketConsumer):
     async def _subscribe(self, name: str) -> None:
         if name in self._seq:
             return
-        if refused := refusal(name, self._role):
+        if refused := refusal(name, self._owner):
             await self._refuse(name, *refused)
             return
         feed = TOPICS[name].feed()
@@ -64,8 +64,8 @@ class LiveConsumer(AsyncJsonWebsocketConsumer):
         message = event["message"]
         name = message["topic"]
         if time.monotonic() - self._checked_at > _RECHECK_SECONDS:
-            self._role, self._checked_at = await self._access.role(), time.monotonic()
-        if (refused := refusal(name, self._role)) and name in self._seq:
+            self._owner, self._checked_at = await self._access.owner(), time.monotonic()
+        if (refused := refusal(name, self._owner)) and name in self._seq:
             await self._unsubscribe(name)
             await self._refuse(name, *refused)
         elif message["seq"] > self._seq.get(name, message["seq"]):

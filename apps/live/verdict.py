@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from kvcm_platform.core.placement import in_order
 from kvcm_platform.core.registry import GroupEntry, Registry
 from kvcm_platform.index.stats import GroupUsage
 
@@ -41,11 +42,30 @@ def verdict(
             why = storage.unavailable_reason or "its check fails"
             reasons.append(f"Storage {storage.name} is unavailable: {why.rstrip('.')}.")
     for group in sorted(registry.groups.values(), key=lambda entry: entry.name):
-        reason = _pressure(group, usages.get(group.number, GroupUsage()))
-        if reason:
-            reasons.append(reason)
+        found = _nowhere(registry, group), _pressure(group, usages.get(group.number, GroupUsage()))
+        reasons += [reason for reason in found if reason]
     state = "down" if _DOWN_WITHOUT & set(missing) else "degraded" if reasons else "ok"
     return Verdict(state, tuple(reasons))
+
+
+def _nowhere(registry: Registry, group: GroupEntry) -> str:
+    """Why nothing can be written for a group; empty where it can, or where each storage is named already."""
+    wanted = in_order(registry.storages_of(group), group.prefer_strategy)
+    if any(storage.is_writable for storage in wanted):
+        return ""
+    whys = []
+    for name in group.storage_candidates:
+        storage = registry.storages.get(name)
+        if storage is None:
+            whys.append("does not exist")
+        elif not storage.is_enabled or storage.is_draining:
+            whys.append(f"is {storage.refusal}")
+        else:
+            whys.append("is not of its type" if storage.is_available else "is unavailable")
+    if set(whys) == {"is unavailable"}:
+        return ""
+    told = ", ".join(f"{name} {why}" for name, why in zip(group.storage_candidates, whys, strict=True))
+    return f"Group {group.name} has no storage to write to: {told}."
 
 
 def _pressure(group: GroupEntry, usage: GroupUsage) -> str:

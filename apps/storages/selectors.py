@@ -7,6 +7,7 @@ from collections.abc import Iterable
 
 from django.db.models import QuerySet
 
+from apps.common.actor import Actor
 from apps.storages.models import Storage, StorageCandidate, StorageHealthChange
 from kvcm_platform.core.errors import Code, DomainError
 from kvcm_platform.core.registry import StorageEntry
@@ -46,10 +47,12 @@ def candidates_of(group_names: Iterable[str]) -> dict[str, tuple[str, ...]]:
     return {name: tuple(storages) for name, storages in found.items()}
 
 
-def groups_naming(storage_names: Iterable[str]) -> dict[str, list[str]]:
-    """The groups that name each storage, sorted; one query."""
+def groups_naming(storage_names: Iterable[str], *, acting: Actor) -> dict[str, list[str]]:
+    """The groups that name each storage, of those that `acting` may see, sorted; one query."""
     found: dict[str, list[str]] = defaultdict(list)
     rows = StorageCandidate.objects.filter(storage_name__in=list(storage_names)).order_by("group_name")
+    if acting.groups is not None:
+        rows = rows.filter(group_name__in=acting.groups)
     for storage_name, group_name in rows.values_list("storage_name", "group_name"):
         found[storage_name].append(group_name)
     return found

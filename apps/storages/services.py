@@ -133,7 +133,7 @@ def storage_remove(*, acting: Actor, name: str, is_forced: bool = False) -> None
     """
     acting.require_all_groups()
     storage = storage_get(name=name)
-    naming = groups_naming([name]).get(name, [])
+    naming = groups_naming([name], acting=acting).get(name, [])
     if naming and not is_forced:
         raise DomainError(Code.IN_USE, f"storage {name} is a candidate of {', '.join(naming)}")
     _require_empty(storage, "remove them first")

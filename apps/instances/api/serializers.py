@@ -6,6 +6,8 @@ from rest_framework import serializers
 
 from apps.instances.choices import PREFER_STRATEGIES, RECLAIM_POLICIES
 
+_LATER = "kept, but read by nothing yet: takes effect with the work on the index"
+
 
 class BytesByTypeField(serializers.DictField):
     """Bytes by storage type."""
@@ -24,6 +26,8 @@ class QuotaChange(QuotaFields):
 
 
 class ReclaimFields(serializers.Serializer):
+    """Kept; of these `delay_before_delete_ms` counts, and `used_ratio` for the verdict. Reclaim is to come."""
+
     policy = serializers.ChoiceField(choices=RECLAIM_POLICIES, required=False)
     storage_unique_name = serializers.CharField(allow_blank=True, required=False)
     used_ratio = serializers.FloatField(required=False)
@@ -45,10 +49,10 @@ class CachePolicyFields(serializers.Serializer):
 
 class MetaIndexerFields(serializers.Serializer):
     max_key_count = serializers.IntegerField(required=False)
-    mutex_shard_num = serializers.IntegerField(required=False)
-    batch_key_size = serializers.IntegerField(required=False)
+    mutex_shard_num = serializers.IntegerField(required=False, help_text=_LATER)
+    batch_key_size = serializers.IntegerField(required=False, help_text=_LATER)
     storage_type = serializers.CharField(allow_blank=True, required=False)
-    storage_uri = serializers.CharField(allow_blank=True, required=False)
+    storage_uri = serializers.CharField(allow_blank=True, required=False, help_text=_LATER)
     cache_policy = CachePolicyFields(required=False)
 
 

@@ -18,10 +18,11 @@ _MAX_AGE_SECONDS = 0.5
 
 
 class OverviewView(APIView):
-    """The data of the live topic `overview`."""
+    """The data of the live topic `overview`; not for accounts limited to some instance groups."""
 
     @extend_schema(operation_id="overview", responses=OverviewSerializer)
     def get(self, request: Request) -> Response:
+        request.actor.require_all_groups()
         # The picture is made in its final form; serializing again would only cost time.
         return Response(overview().picture(max_age=_MAX_AGE_SECONDS))
 

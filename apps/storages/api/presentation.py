@@ -9,6 +9,7 @@ from typing import Any
 import redis
 import structlog
 
+from apps.common.actor import Actor
 from apps.common.redis_client import index_client
 from apps.storages.models import Storage
 from apps.storages.selectors import groups_naming
@@ -19,9 +20,9 @@ log = structlog.get_logger(__name__)
 _recent = RecentUsage(seconds=0.3)
 
 
-def storages_shown(rows: Sequence[Storage]) -> list[dict[str, Any]]:
+def storages_shown(rows: Sequence[Storage], *, acting: Actor) -> list[dict[str, Any]]:
     """The REST form of a page of storages: one query for groups, one look at the index."""
-    naming = groups_naming([row.name for row in rows])
+    naming = groups_naming([row.name for row in rows], acting=acting)
     usages = _usages()
     return [_shown(row, naming.get(row.name, []), usages) for row in rows]
 

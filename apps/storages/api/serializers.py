@@ -6,6 +6,8 @@ from rest_framework import serializers
 
 from apps.storages.choices import STORAGE_TYPES, HealthState
 
+_LATER = "kept, but read by nothing yet: takes effect with the work on capacity"
+
 
 class HealthOutput(serializers.Serializer):
     state = serializers.ChoiceField(choices=[(state.value, state.value) for state in HealthState])
@@ -52,10 +54,10 @@ class StorageChange(serializers.Serializer):
     enabled = serializers.BooleanField(source="is_enabled", required=False)
     draining = serializers.BooleanField(source="is_draining", required=False)
     check_storage_available_when_open = serializers.BooleanField(required=False)
-    weight = serializers.IntegerField(allow_null=True, required=False)
-    capacity_bytes = serializers.IntegerField(allow_null=True, required=False)
-    high_watermark_ratio = serializers.FloatField(allow_null=True, required=False)
-    low_watermark_ratio = serializers.FloatField(allow_null=True, required=False)
+    weight = serializers.IntegerField(allow_null=True, required=False, help_text=_LATER)
+    capacity_bytes = serializers.IntegerField(allow_null=True, required=False, help_text=_LATER)
+    high_watermark_ratio = serializers.FloatField(allow_null=True, required=False, help_text=_LATER)
+    low_watermark_ratio = serializers.FloatField(allow_null=True, required=False, help_text=_LATER)
     maintenance_note = serializers.CharField(allow_blank=True, required=False)
 
 

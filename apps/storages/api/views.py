@@ -89,7 +89,7 @@ class StorageViewSet(viewsets.GenericViewSet):
         return self.get_paginated_response(HealthChangeOutput(page, many=True).data)
 
     def _data(self, rows: list[Storage]) -> list[dict[str, Any]]:
-        return StorageOutput(storages_shown(rows), many=True).data
+        return StorageOutput(storages_shown(rows, acting=self.request.actor), many=True).data
 
 
 def _is_forced(request: Request) -> bool:

@@ -259,7 +259,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** @description The data of the live topic `overview`. */
+        /** @description The data of the live topic `overview`; not for accounts limited to some instance groups. */
         get: operations["overview"];
         put?: never;
         post?: never;
@@ -509,9 +509,12 @@ export interface components {
         };
         MetaIndexerFieldsRequest: {
             max_key_count?: number;
+            /** @description kept, but read by nothing yet: takes effect with the work on the index */
             mutex_shard_num?: number;
+            /** @description kept, but read by nothing yet: takes effect with the work on the index */
             batch_key_size?: number;
             storage_type?: string;
+            /** @description kept, but read by nothing yet: takes effect with the work on the index */
             storage_uri?: string;
             cache_policy?: components["schemas"]["CachePolicyFieldsRequest"];
         };
@@ -712,11 +715,19 @@ export interface components {
             enabled?: boolean;
             draining?: boolean;
             check_storage_available_when_open?: boolean;
+            /** @description kept, but read by nothing yet: takes effect with the work on capacity */
             weight?: number | null;
+            /** @description kept, but read by nothing yet: takes effect with the work on capacity */
             capacity_bytes?: number | null;
-            /** Format: double */
+            /**
+             * Format: double
+             * @description kept, but read by nothing yet: takes effect with the work on capacity
+             */
             high_watermark_ratio?: number | null;
-            /** Format: double */
+            /**
+             * Format: double
+             * @description kept, but read by nothing yet: takes effect with the work on capacity
+             */
             low_watermark_ratio?: number | null;
             maintenance_note?: string;
         };
@@ -758,6 +769,7 @@ export interface components {
                 [key: string]: number;
             };
         };
+        /** @description Kept; of these `delay_before_delete_ms` counts, and `used_ratio` for the verdict. Reclaim is to come. */
         ReclaimFieldsRequest: {
             policy?: components["schemas"]["PolicyEnum"];
             storage_unique_name?: string;
@@ -814,11 +826,19 @@ export interface components {
             enabled?: boolean;
             draining?: boolean;
             check_storage_available_when_open?: boolean;
+            /** @description kept, but read by nothing yet: takes effect with the work on capacity */
             weight?: number | null;
+            /** @description kept, but read by nothing yet: takes effect with the work on capacity */
             capacity_bytes?: number | null;
-            /** Format: double */
+            /**
+             * Format: double
+             * @description kept, but read by nothing yet: takes effect with the work on capacity
+             */
             high_watermark_ratio?: number | null;
-            /** Format: double */
+            /**
+             * Format: double
+             * @description kept, but read by nothing yet: takes effect with the work on capacity
+             */
             low_watermark_ratio?: number | null;
             maintenance_note?: string;
             name: string;

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 
 import pytest
 import redis
@@ -50,8 +50,8 @@ def happen(server: redis.Redis) -> Happen:
 
 @pytest.fixture
 def account(transactional_db) -> Callable[..., object]:
-    def make(username: str = "olga", role: str = "viewer") -> object:
-        user = get_user_model()(username=username, role=role)
+    def make(username: str = "olga", role: str = "viewer", groups: Collection[str] | None = None) -> object:
+        user = get_user_model()(username=username, role=role, groups=groups)
         user.set_password("correct horse battery")
         user.save()
         return user

@@ -153,6 +153,37 @@ async def test_a_ticket_opens_a_socket_for_a_minute(connect, account, monkeypatc
     assert not (await connect(query="?token=made-up")).is_open
 
 
+async def test_an_account_limited_to_groups_gets_no_sums_over_all(connect, account) -> None:
+    """Neither by its session, nor by a ticket of a token with a scope of its own."""
+    session = await connect(await sync_to_async(account)("olga", groups=["chat"]))
+    await sync_to_async(account)("robot")
+    scoped = Actor(name="robot", role=Role.VIEWER, groups=frozenset({"chat"}))
+    ticket = await connect(query=f"?token={ticket_issue(acting=scoped)}")
+    for socket in (session, ticket):
+        await socket.send_json(SUBSCRIBE)
+        answer = await socket.receive_json()
+        assert (answer["kind"], answer["code"]) == ("error", "permission_denied")
+        assert "limited to some" in answer["message"]
+
+
+async def test_who_was_limited_to_groups_meanwhile_gets_no_more(connect, account, monkeypatch) -> None:
+    monkeypatch.setattr(consumers, "_RECHECK_SECONDS", 0.0)
+    user = await sync_to_async(account)("robot")
+    socket = await connect(query=f"?token={ticket_issue(acting=Actor(name='robot', role=Role.VIEWER))}")
+    await socket.send_json(SUBSCRIBE)
+    assert (await socket.receive_json())["kind"] == "snapshot"
+    user.groups = ["chat"]
+    await sync_to_async(user.save)()
+    answer = await receive_until(socket, lambda message: message["kind"] == "error", 5)
+    assert answer["code"] == "permission_denied"
+
+
+async def test_an_engines_ticket_does_not_become_a_viewers(connect, account) -> None:
+    await sync_to_async(account)("robot", "viewer")
+    ticket = ticket_issue(acting=Actor(name="robot", role=Role.ENGINE))
+    assert not (await connect(query=f"?token={ticket}")).is_open
+
+
 @pytest.mark.parametrize(
     ("role", "topic", "code"),
     [("viewer", "nothing", "not_found"), ("engine", "overview", "permission_denied")],

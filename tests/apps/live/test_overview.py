@@ -32,6 +32,13 @@ def test_rest_refuses_strangers(server, transactional_db) -> None:
     assert Client().get("/api/v1/overview").status_code == 401
 
 
+def test_rest_refuses_accounts_limited_to_groups(server, account) -> None:
+    client = Client()
+    client.force_login(account(groups=["chat"]), backend="django.contrib.auth.backends.ModelBackend")
+    answer = client.get("/api/v1/overview")
+    assert (answer.status_code, answer.json()["code"]) == (403, "permission_denied")
+
+
 def test_storages_and_groups_come_from_the_registry(server) -> None:
     sick = StorageEntry(name="b", number=2, type=StorageType.NFS, spec={}, is_available=False)
     registry.publish(

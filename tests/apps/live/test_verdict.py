@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from apps.live.processes import ROLES, ProcessState
 from apps.live.verdict import verdict
 from kvcm_platform.core.registry import GroupEntry, Quota, Registry, StorageEntry
-from kvcm_platform.core.types import StorageType
+from kvcm_platform.core.types import PreferStrategy, StorageType
 from kvcm_platform.index.stats import GroupUsage
 
 
@@ -41,8 +43,39 @@ def test_an_unavailable_storage_is_named_with_its_reason() -> None:
     assert judged.reasons == ("Storage nfs_01 is unavailable: mount hangs.",)
 
 
-def test_a_disabled_storage_is_a_decision_not_a_fault() -> None:
-    assert verdict(registry(is_enabled=False, is_available=False), {}, running(*ROLES)).state == "ok"
+@pytest.mark.parametrize(
+    ("storage", "why"),
+    [
+        ({"is_enabled": False}, "nfs_01 is disabled"),
+        ({"is_draining": True}, "nfs_01 is draining"),
+        ({"is_enabled": False, "is_available": False}, "nfs_01 is disabled"),
+    ],
+)
+def test_a_group_without_a_storage_to_write_to_is_named(storage: dict[str, bool], why: str) -> None:
+    judged = verdict(registry(**storage), {}, running(*ROLES))
+    assert judged.state == "degraded"
+    assert judged.reasons == (f"Group chat has no storage to write to: {why}.",)
+
+
+def test_a_storage_that_does_not_exist_yet_is_none_to_write_to() -> None:
+    group = GroupEntry(name="chat", number=3, storage_candidates=("a", "b"), quota=Quota(1000))
+    judged = verdict(Registry(1, {}, {"chat": group}, {}), {}, running(*ROLES))
+    assert judged.reasons == ("Group chat has no storage to write to: a does not exist, b does not exist.",)
+
+
+def test_a_storage_of_a_type_that_the_group_never_takes_is_none_to_write_to() -> None:
+    known = registry()
+    group = replace(known.groups["chat"], prefer_strategy=PreferStrategy.ALWAYS_3FS)
+    judged = verdict(Registry(1, known.storages, {"chat": group}, {}), {}, running(*ROLES))
+    assert judged.reasons == ("Group chat has no storage to write to: nfs_01 is not of its type.",)
+
+
+def test_a_disabled_storage_is_a_decision_while_another_serves() -> None:
+    known = registry(is_enabled=False, is_available=False)
+    other = StorageEntry(name="nfs_02", number=2, type=StorageType.NFS, spec={})
+    group = replace(known.groups["chat"], storage_candidates=("nfs_01", "nfs_02"))
+    both = Registry(1, {**known.storages, "nfs_02": other}, {"chat": group}, {})
+    assert verdict(both, {}, running(*ROLES)).state == "ok"
 
 
 @pytest.mark.parametrize(

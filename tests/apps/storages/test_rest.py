@@ -139,3 +139,15 @@ def test_health_changes(api: Api, tmp_path: Path) -> None:
     found = api(Role.VIEWER).get(f"{STORAGES}nfs_a/health-changes/").json()
     assert [row["is_available"] for row in found["results"]] == [True]
     assert api(Role.VIEWER).get(f"{STORAGES}nobody/health-changes/").status_code == 404
+
+
+def test_who_is_limited_to_groups_reads_no_names_of_others(
+    api: Api, index: redis.Redis, tmp_path: Path
+) -> None:
+    make_storage(tmp_path)
+    make_group()
+    make_group("search")
+    assert api(Role.VIEWER).get(f"{STORAGES}nfs_a/").json()["groups"] == ["chat", "search"]
+    limited = api(Role.VIEWER, groups=["chat"])
+    assert limited.get(f"{STORAGES}nfs_a/").json()["groups"] == ["chat"]
+    assert limited.get(STORAGES).json()["results"][0]["groups"] == ["chat"]
