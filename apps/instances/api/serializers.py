@@ -26,7 +26,7 @@ class QuotaChange(QuotaFields):
 
 
 class ReclaimFields(serializers.Serializer):
-    """Kept; of these `delay_before_delete_ms` counts, and `used_ratio` for the verdict. Reclaim is to come."""
+    """Kept; `delay_before_delete_ms` counts, and `used_ratio` for the verdict. Reclaim is to come."""
 
     policy = serializers.ChoiceField(choices=RECLAIM_POLICIES, required=False)
     storage_unique_name = serializers.CharField(allow_blank=True, required=False)

@@ -769,7 +769,7 @@ export interface components {
                 [key: string]: number;
             };
         };
-        /** @description Kept; of these `delay_before_delete_ms` counts, and `used_ratio` for the verdict. Reclaim is to come. */
+        /** @description Kept; `delay_before_delete_ms` counts, and `used_ratio` for the verdict. Reclaim is to come. */
         ReclaimFieldsRequest: {
             policy?: components["schemas"]["PolicyEnum"];
             storage_unique_name?: string;
