@@ -12,13 +12,13 @@ help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 22
 
 setup: frontend ## Install the locked dependencies and build the front end, where either changed
-	@scripts/install.sh requirements.lock
+	@.ci/install.sh requirements.lock
 
 setup-dev: frontend
-	@scripts/install.sh requirements-dev.lock
+	@.ci/install.sh requirements-dev.lock
 
 frontend:
-	@scripts/build_frontend.sh
+	@frontend/build.sh
 
 up: setup ## Start the whole platform on this machine; Ctrl-C stops it (ARGS=--ephemeral)
 	@exec $(PYTHON) manage.py up $(ARGS)
@@ -27,15 +27,15 @@ demo: setup ## Like `up`, with simulated engines that make real calls
 	@exec $(PYTHON) manage.py up --demo $(ARGS)
 
 test: setup-dev ## Run every test that takes seconds (ARGS="-k word" narrows it)
-	@scripts/test_packages.sh
+	@.ci/test_packages.sh
 	@$(PYTHON) -m pytest -m "not long and not bench" $(ARGS)
 
 test-long: setup-dev ## Run the tests that take minutes
-	@scripts/test_packages.sh
+	@.ci/test_packages.sh
 	@$(PYTHON) -m pytest -m "long and not bench" $(ARGS)
 
 lint: setup-dev ## Check style, types, import rules and everything generated
-	@scripts/lint.sh
+	@.ci/lint.sh
 
 format: setup-dev ## Rewrite Python sources in the house style
 	@$(PYTHON) -m ruff check --fix .

@@ -30,6 +30,13 @@ def test_no_unbounded_reads_of_redis() -> None:
 
 def test_sizes_names_and_hosts() -> None:
     run = subprocess.run(
-        [sys.executable, "scripts/check_tree.py"], cwd=ROOT, capture_output=True, text=True, check=False
+        [sys.executable, ".ci/check_tree.py"], cwd=ROOT, capture_output=True, text=True, check=False
     )
     assert run.returncode == 0, run.stdout
+
+
+def test_the_top_level_is_small() -> None:
+    """What is only tooling lies in `.ci`; every other folder is one that the map of AGENTS.md names."""
+    listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True)
+    folders = {name.split("/")[0] for name in listed.stdout.splitlines() if "/" in name}
+    assert folders == {".ci", "apps", "docker", "docs", "frontend", "kvcm_platform", "proto", "tests"}

@@ -66,7 +66,7 @@ def test_make_up_brings_everything_and_leaves_nothing(clone: Path) -> None:
     [("node", "Node 20 or newer is needed"), ("python", "Python 3.11 or newer is needed")],
 )
 def test_make_up_names_what_is_missing(clone: Path, tmp_path: Path, hidden: str, sentence: str) -> None:
-    # A PATH with the few commands that the scripts use, but not the one in question.
+    # A PATH with the few commands that `make` uses, but not the one in question.
     tools = tmp_path / "bin"
     tools.mkdir()
     for folder in os.environ["PATH"].split(os.pathsep):
@@ -75,7 +75,7 @@ def test_make_up_names_what_is_missing(clone: Path, tmp_path: Path, hidden: str,
                 (tools / program.name).symlink_to(program)
     if hidden == "python":
         # The front end comes first; it counts as built.
-        (clone / "scripts" / "build_frontend.sh").write_text("#!/bin/sh\n")
+        (clone / "frontend" / "build.sh").write_text("#!/bin/sh\n")
     run = subprocess.run(
         ["make", "up"],
         cwd=clone,

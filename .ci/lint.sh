@@ -33,7 +33,7 @@ check "ruff check" ruff check .
 check "ruff format" ruff format --check .
 check "mypy" mypy
 check "import rules" lint-imports --no-cache
-check "sizes and names" python scripts/check_tree.py
+check "sizes and names" python .ci/check_tree.py
 check "migrations" python manage.py makemigrations --check --dry-run
 check "proto" python proto/generate.py --check
 check "OpenAPI document" drift frontend/src/api/schema.json \

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Makes .venv and installs one lock file into it, unless that very lock file is installed.
-# Usage: scripts/install.sh requirements.lock
+# Usage: .ci/install.sh requirements.lock
 set -euo pipefail
 cd "$(dirname "$0")/.."
 lock=$1

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Builds frontend/dist unless it was built from these very sources.
+# Builds dist unless it was built from these very sources.
 set -euo pipefail
-cd "$(dirname "$0")/../frontend"
+cd "$(dirname "$0")"
 
 fail() { echo "$1" >&2; exit 1; }
 
