@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import struct
+import time
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
@@ -30,6 +31,9 @@ CHUNK = 512
 FIRST_CHUNK = 256
 """A prefix match reads this many keys first, then twice as many each time: it stops at the first miss."""
 LARGEST_CHUNK = 2048
+WAKE_SECONDS = 0.1
+WAKE_LENGTH = 1000
+MAX_GROUPS_WOKEN = 10_000
 SESSION_GONE = "write_session_id has been deleted"
 
 P = ParamSpec("P")
@@ -62,6 +66,7 @@ class RedisIndex:
         self.connection = connection
         self.pusher = UsagePusher(connection)
         self.recency = RecencyBuffer(self)
+        self._woke_at: dict[str, float] = {}
         self.touch = self.recency.touch
         self.on_removal: Callable[[InstanceEntry], None] = lambda instance: None
         """Called after this process removed blocks of an instance."""
@@ -122,6 +127,8 @@ class RedisIndex:
             *("FCALL", "kvcm_reserve", 1, keyspace.group(plan.group.number), plan.session_id),
             *(plan.insert_by_ms, plan.size, len(kinds), *kinds, shard.name, plan.size),
         )
+        if reply[0] != b"OK":
+            await self._wake(plan.group.name, "refused")
         match reply[0]:
             case b"OK":
                 return candidates[int(reply[1])]
@@ -138,6 +145,18 @@ class RedisIndex:
                     f"group {plan.group.name}: the type quota of each candidate is used up ({names})",
                 )
         raise DomainError(Code.NOT_READY, f"group {plan.group.name}: its limits are not published yet")
+
+    async def _wake(self, group: str, reason: str) -> None:
+        """Tells control that a group needs room, at most once a WAKE_SECONDS."""
+        now = time.monotonic()
+        if now - self._woke_at.get(group, -WAKE_SECONDS) < WAKE_SECONDS:
+            return
+        if len(self._woke_at) > MAX_GROUPS_WOKEN:
+            self._woke_at.clear()
+        self._woke_at[group] = now
+        await self.connection.call(
+            *("XADD", keyspace.WAKE, "MAXLEN", "~", WAKE_LENGTH, "*", "reason", reason, "group", group)
+        )
 
     @guarded
     async def write(

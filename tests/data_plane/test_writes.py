@@ -186,6 +186,17 @@ async def test_group_quota_is_exact_and_never_exceeded(plane):
     assert len((await plane.start([8, 9, 10])).locations) == 3
 
 
+async def test_a_refused_start_wakes_control(plane):
+    plane.publish(2, group(quota=Quota(1024)))
+    await plane.mirror.refresh()
+    await plane.start([1])
+    assert plane.client.xlen(keyspace.WAKE) == 0
+    for key in (2, 3, 4):
+        await refused(plane.start([key]), Code.CAPACITY)
+    entries = [fields for _, fields in plane.client.xrange(keyspace.WAKE)]
+    assert entries == [{b"reason": b"refused", b"group": b"default"}]  # at most one each tenth of a second
+
+
 async def test_quota_zero_blocks_all_writes(plane):
     plane.publish(2, group(quota=Quota(0)))
     await plane.mirror.refresh()
