@@ -11,9 +11,10 @@ from django.conf import settings
 
 from apps.cache_index.duties import duties_lease, duties_run
 from apps.cache_index.index_session import index_session
+from apps.common.queue import DUTIES_TASK
 
 
-@shared_task(name="apps.cache_index.tasks.run_duties", time_limit=60, soft_time_limit=50, ignore_result=True)
+@shared_task(name=DUTIES_TASK, time_limit=60, soft_time_limit=50, ignore_result=True)
 def run_duties() -> dict[str, Any]:
     async def run() -> dict[str, Any]:
         async with index_session(settings.KVCM_REDIS_URL) as session, duties_lease(session) as owner:

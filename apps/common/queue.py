@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import structlog
-from django.db import transaction
 from kombu.exceptions import OperationalError
 
 log = structlog.get_logger(__name__)
+
+DUTIES_TASK = "apps.cache_index.tasks.run_duties"
+"""Sent by whoever knows that the index has something due."""
 
 
 def enqueue(task: str, **kwargs: Any) -> bool:
@@ -25,8 +27,3 @@ def enqueue(task: str, **kwargs: Any) -> bool:
         log.warning("task was not enqueued", task=task, error=str(error))
         return False
     return True
-
-
-def enqueue_on_commit(task: str, **kwargs: Any) -> None:
-    """`enqueue` once the current transaction is committed, never when it is rolled back."""
-    transaction.on_commit(lambda: enqueue(task, **kwargs))

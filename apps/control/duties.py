@@ -12,7 +12,7 @@ import redis
 import structlog
 from django.db import DatabaseError, close_old_connections
 
-from apps.common.queue import enqueue
+from apps.common.queue import DUTIES_TASK, enqueue
 from apps.common.redis_client import index_client
 from apps.control.leader import Leader
 from apps.control.services.reconcile import reconcile
@@ -31,7 +31,6 @@ HEARTBEAT_SECONDS = 1.0
 SEEN_SECONDS = 10.0
 WAKE_BLOCK_MS = 200
 COMPLAIN_SECONDS = 10.0
-DUTIES_TASK = "apps.cache_index.tasks.run_duties"
 
 
 class Duties:

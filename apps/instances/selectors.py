@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 from django.db.models import Count, F, QuerySet
 
@@ -29,16 +29,7 @@ class GroupDetail:
 
 def settings_of(entry: GroupEntry) -> GroupSettings:
     """What operators set, out of an entry."""
-    return GroupSettings(
-        storage_candidates=entry.storage_candidates,
-        quota=entry.quota,
-        prefer_strategy=entry.prefer_strategy,
-        reclaim=entry.reclaim,
-        meta_indexer=entry.meta_indexer,
-        max_instance_count=entry.max_instance_count,
-        global_quota_group_name=entry.global_quota_group_name,
-        user_data=entry.user_data,
-    )
+    return GroupSettings(**{member.name: getattr(entry, member.name) for member in fields(GroupSettings)})
 
 
 def group_list(*, acting: Actor) -> QuerySet[InstanceGroup]:

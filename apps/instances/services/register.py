@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import redis
@@ -23,6 +23,8 @@ from kvcm_platform.index import registry as index_registry
 
 _NUMBER_BITS = 48
 _ATTEMPTS = 3
+_IDENTITY = ("block_size", "location_spec_infos", "location_spec_groups", "model_deployment")
+"""What an instance must not change, in the order of `InstanceEntry.identity`."""
 
 
 class _RegisteredMeanwhile(Exception):
@@ -137,31 +139,13 @@ def _canonical_groups(registration: Registration) -> list[dict[str, Any]]:
 
 def _wanted(registration: Registration, stored: InstanceEntry) -> InstanceEntry:
     """The entry that this registration would make under the stored numbers."""
-    return InstanceEntry(
-        instance_id=stored.instance_id,
-        number=stored.number,
-        group=stored.group,
-        group_number=stored.group_number,
-        block_size=registration.block_size,
-        location_spec_infos=registration.location_spec_infos,
-        location_spec_groups=registration.location_spec_groups,
-        model_deployment=registration.model_deployment,
-    )
+    return replace(stored, **{name: getattr(registration, name) for name in _IDENTITY})
 
 
 def _difference(stored: InstanceEntry, wanted: InstanceEntry) -> str:
     """The members that differ, by name."""
-    names = [
-        name
-        for name, had, has in zip(
-            ("block_size", "location_spec_infos", "location_spec_groups", "model_deployment"),
-            stored.identity(),
-            wanted.identity(),
-            strict=True,
-        )
-        if had != has
-    ]
-    return ", ".join(names)
+    pairs = zip(_IDENTITY, stored.identity(), wanted.identity(), strict=True)
+    return ", ".join(name for name, had, has in pairs if had != has)
 
 
 def _require_published(entry: InstanceEntry) -> None:

@@ -9,7 +9,7 @@ from django.utils import timezone
 
 from apps.audit.services import audit_record
 from apps.common.actor import Actor
-from apps.common.queue import enqueue
+from apps.common.queue import DUTIES_TASK, enqueue
 from apps.common.redis_client import index_client
 from apps.common.services import Publication, registry_publish_on_commit
 from apps.instances.models import InstanceNumber
@@ -18,8 +18,6 @@ from kvcm_platform.core.registry import instance_from_dict, to_dict
 from kvcm_platform.index import leaving
 
 log = structlog.get_logger(__name__)
-
-DUTIES_TASK = "apps.cache_index.tasks.run_duties"
 
 
 @transaction.atomic
