@@ -33,6 +33,23 @@ class PendingPublication(models.Model):
         return f"version {self.version}"
 
 
+class RegistryRemoval(models.Model):
+    """An object that left the registry and still has traces in the index; deleted with the last of them.
+
+    `number` names the object's keys, `version` is that of its removal. The traces stay until `due_at`:
+    they are what makes the index refuse publications from before the removal.
+    """
+
+    kind = models.CharField(max_length=16)
+    name = models.CharField(max_length=256)
+    number = models.BigIntegerField()
+    version = models.BigIntegerField()
+    due_at = models.DateTimeField(db_index=True)
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.name}, gone in version {self.version}"
+
+
 class NumberSequence(models.Model):
     """The last number given out of one kind. Outlives the objects, so a number never returns."""
 

@@ -2,15 +2,33 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import datetime
 
-from apps.common.models import PendingPublication, RegistryState, StepDone
+from apps.common.models import PendingPublication, RegistryRemoval, RegistryState, StepDone
 
 
 def pending_publications(*, before: datetime) -> list[int]:
     """Versions committed before a moment that Redis may have missed."""
     rows = PendingPublication.objects.filter(created_at__lt=before)
     return list(rows.values_list("version", flat=True))
+
+
+@dataclass(frozen=True, slots=True)
+class Removal:
+    """An object that left the registry in `version`; its keys are named by `number`."""
+
+    id: int
+    kind: str
+    name: str
+    number: int
+    version: int
+
+
+def removals_due(*, now: datetime, at_most: int) -> list[Removal]:
+    """Removals whose traces may go, those that wait longest first."""
+    rows = RegistryRemoval.objects.filter(due_at__lte=now).order_by("due_at", "pk")[:at_most]
+    return [Removal(row.pk, row.kind, row.name, row.number, row.version) for row in rows]
 
 
 def registry_version() -> int:

@@ -4,13 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import NamedTuple
 
 import redis
 import structlog
 from django.db import transaction
 from django.db.models import F
+from django.utils import timezone
 
-from apps.common.models import NumberSequence, PendingPublication, RegistryState, StepDone
+from apps.common.models import (
+    NumberSequence,
+    PendingPublication,
+    RegistryRemoval,
+    RegistryState,
+    StepDone,
+)
 from apps.common.redis_client import index_client
 from kvcm_platform.core.errors import Code, DomainError
 from kvcm_platform.core.registry import Entry
@@ -18,8 +27,16 @@ from kvcm_platform.index import registry as index_registry
 
 log = structlog.get_logger(__name__)
 
-Removed = tuple[str, str]
-"""(kind, name) of an object that left; kinds are "storage", "group", "instance"."""
+TRACES_STAY = timedelta(hours=1)
+"""No publication is under way for longer than this."""
+
+
+class Removed(NamedTuple):
+    """An object that left; kinds are "storage", "group", "instance". `number` names its keys."""
+
+    kind: str
+    name: str
+    number: int
 
 
 def number_next(*, kind: str, at_most: int) -> int:
@@ -61,7 +78,10 @@ class Publication:
         """Publish. Never raises: the change is committed, and control publishes it again within 5 s."""
         try:
             index_registry.publish(
-                index_client(), version=self.version, changed=list(self.changed), removed=list(self.removed)
+                index_client(),
+                version=self.version,
+                changed=list(self.changed),
+                removed=[(gone.kind, gone.name) for gone in self.removed],
             )
             PendingPublication.objects.filter(version=self.version).delete()
             self.is_done = True
@@ -79,6 +99,7 @@ def registry_publish_on_commit(
     """
     version = registry_version_raise()
     PendingPublication.objects.create(version=version)
+    removals_note(version=version, removed=removed)
     publication = Publication(version=version, changed=make(version), removed=removed)
     transaction.on_commit(publication.send)
     return publication
@@ -97,6 +118,24 @@ def registry_version_lift(*, above: int) -> int:
 def publications_settle(*, versions: Collection[int]) -> None:
     """Forget pending publications that a publication of everything has covered."""
     PendingPublication.objects.filter(version__in=versions).delete()
+
+
+def removals_note(*, version: int, removed: Collection[Removed]) -> None:
+    """Remember what left the registry in `version`, so that its traces in the index are purged later."""
+    due_at = timezone.now() + TRACES_STAY
+    RegistryRemoval.objects.bulk_create(
+        RegistryRemoval(**gone._asdict(), version=version, due_at=due_at) for gone in removed
+    )
+
+
+def removals_forget(*, ids: Collection[int]) -> None:
+    """The traces of these are purged."""
+    RegistryRemoval.objects.filter(pk__in=ids).delete()
+
+
+def removals_postpone(*, ids: Collection[int], until: datetime) -> None:
+    """These still have data in the index; look again later."""
+    RegistryRemoval.objects.filter(pk__in=ids).update(due_at=until)
 
 
 def step_done(*, name: str) -> None:

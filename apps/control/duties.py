@@ -11,10 +11,12 @@ from datetime import UTC, datetime
 import redis
 import structlog
 from django.db import DatabaseError, close_old_connections
+from django.utils import timezone
 
 from apps.common.queue import DUTIES_TASK, enqueue
 from apps.common.redis_client import index_client
 from apps.control.leader import Leader
+from apps.control.services.purge import purge
 from apps.control.services.reconcile import reconcile
 from apps.instances.services import instances_note_seen
 from kvcm_platform.core.registry import Registry
@@ -82,6 +84,7 @@ class Duties:
         reconcile(client=index_client())
         if self._leader.is_leader:
             heartbeat.forget_lost(index_client())
+            purge(client=index_client(), now=timezone.now())
 
     def _beat(self) -> None:
         detail = {"is_leader": self._leader.is_leader, "fence": self._leader.fence}

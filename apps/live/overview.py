@@ -137,7 +137,7 @@ class Overview:
             self._registry_version = version
 
     def _read_totals(self) -> None:
-        """Sums over all instances that ever were; the counters of removed ones stay."""
+        """Sums over all instances that ever were: those of removed ones are in fields without an id."""
         began = time.monotonic()
         if began < self._totals_due:
             return

@@ -14,7 +14,7 @@ from django.utils import timezone
 from apps.audit.services import audit_record
 from apps.common.actor import Actor
 from apps.common.redis_client import index_client
-from apps.common.services import number_next, registry_publish_on_commit
+from apps.common.services import Removed, number_next, registry_publish_on_commit
 from apps.storages.models import MAX_NUMBER, Storage, StorageCandidate, StorageHealthChange
 from apps.storages.selectors import groups_naming, storage_get
 from apps.storages.usage import usage_by_storage
@@ -143,7 +143,7 @@ def storage_remove(*, acting: Actor, name: str, is_forced: bool = False) -> None
             acting=acting, action="storage.remove", kind="storage", name=name, before=_state(storage)
         )
         storage.delete()
-        registry_publish_on_commit(lambda _: [], removed=[("storage", name)])
+        registry_publish_on_commit(lambda _: [], removed=[Removed("storage", name, storage.number)])
 
 
 @transaction.atomic

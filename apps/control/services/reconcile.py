@@ -11,7 +11,7 @@ from django.utils import timezone
 
 from apps.accounts.publication import tokens_reconcile
 from apps.common.selectors import pending_publications, registry_version
-from apps.common.services import publications_settle, registry_version_lift
+from apps.common.services import Removed, publications_settle, registry_version_lift, removals_note
 from apps.instances.selectors import group_entries, instance_entries
 from apps.instances.services import removed_instances_hand_over
 from apps.storages.selectors import storage_entries
@@ -53,16 +53,18 @@ def _publish_all(client: redis.Redis, published: int) -> None:
         entries: list[Entry] = [*storage_entries(), *group_entries(), *instance_entries()]
     present = {(index_registry.KIND[type(entry)], _name(entry)) for entry in entries}
     known = index_registry.read(client)
-    listed = {
-        *(("storage", name) for name in known.storages),
-        *(("group", name) for name in known.groups),
-        *(("instance", name) for name in known.instances),
-    }
+    listed: list[Entry] = [*known.storages.values(), *known.groups.values(), *known.instances.values()]
+    gone = [
+        Removed(index_registry.KIND[type(entry)], _name(entry), entry.number)
+        for entry in listed
+        if (index_registry.KIND[type(entry)], _name(entry)) not in present
+    ]
+    removals_note(version=version, removed=gone)
     # In pieces, so that the index serves in between; it shows the new version with the last one, so
     # that an interrupted publication is begun again.
     for at in range(0, len(entries), _AT_ONCE):
         index_registry.publish(client, version=version - 1, changed=entries[at : at + _AT_ONCE])
-    index_registry.publish(client, version=version, removed=sorted(listed - present))
+    index_registry.publish(client, version=version, removed=[(each.kind, each.name) for each in gone])
     log.info("registry published as a whole", version=version, entries=len(entries))
 
 

@@ -11,7 +11,7 @@ from django.db import transaction
 
 from apps.audit.services import audit_record
 from apps.common.actor import Actor
-from apps.common.services import number_next, registry_publish_on_commit
+from apps.common.services import Removed, number_next, registry_publish_on_commit
 from apps.instances.models import GroupQuota, InstanceGroup
 from apps.instances.selectors import GroupDetail, group_details, group_get
 from apps.storages.selectors import storage_names
@@ -89,7 +89,7 @@ def group_remove(*, acting: Actor, name: str) -> None:
     row.delete()
     candidates_set(group_name=name, storage_names=())
     audit_record(acting=acting, action="group.remove", kind="instance_group", name=name, before=before)
-    registry_publish_on_commit(lambda _: [], removed=[("group", name)])
+    registry_publish_on_commit(lambda _: [], removed=[Removed("group", name, row.number)])
 
 
 def _locked(acting: Actor, name: str) -> InstanceGroup:

@@ -11,7 +11,7 @@ from apps.audit.services import audit_record
 from apps.common.actor import Actor
 from apps.common.queue import DUTIES_TASK, enqueue
 from apps.common.redis_client import index_client
-from apps.common.services import Publication, registry_publish_on_commit
+from apps.common.services import Publication, Removed, registry_publish_on_commit
 from apps.instances.models import InstanceNumber
 from apps.instances.selectors import instance_get
 from kvcm_platform.core.registry import instance_from_dict, to_dict
@@ -39,7 +39,8 @@ def instance_remove(*, acting: Actor, instance_id: str) -> None:
         name=instance_id,
         before={"group": entry.group, "number": entry.number},
     )
-    publication = registry_publish_on_commit(lambda _: [], removed=[("instance", instance_id)])
+    removed = Removed("instance", instance_id, entry.number)
+    publication = registry_publish_on_commit(lambda _: [], removed=[removed])
     transaction.on_commit(lambda: _hand_over_after(publication))
 
 
