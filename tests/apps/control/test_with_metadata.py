@@ -19,7 +19,7 @@ from kvcm_platform.pb import meta_service_pb2_grpc as meta_grpc
 from tests.apps.control.conftest import Control, Start
 from tests.factories.actors import make_token
 from tests.factories.messages import register_request
-from tests.factories.objects import make_group, make_storage
+from tests.factories.objects import make_group, make_instance, make_storage
 from tests.support.metadata_process import metadata_process
 from tests.support.platform_process import free_ports
 from tests.support.valkey import ValkeyServer
@@ -72,6 +72,24 @@ def test_engine_registers_writes_and_is_removed(
     assert unknown.header.status.code == admin_pb.INSTANCE_NOT_EXIST
     busy = control.call("RemoveStorage", admin_pb.RemoveStorageRequest(storage_unique_name="nfs_a"))
     assert (busy.header.status.code, "holds" in busy.header.status.message) == (admin_pb.INTERNAL_ERROR, True)
+
+
+@pytest.mark.parametrize("mode", [{"KVCM_META_AUTH": "token"}, {"KVCM_META_AUTH": "network"}])
+def test_calls_on_blocks_where_the_data_plane_asks_for_more(
+    start_control: Start, empty_valkey: ValkeyServer, tmp_path: Path, mode: dict[str, str]
+) -> None:
+    """A viewer's token is no engine's, and this host is in no network: control has judged the call."""
+    (port,) = free_ports(1)
+    control = start_control(make_token(Role.VIEWER), KVCM_META_RPC_PORT=str(port))
+    make_storage(tmp_path)
+    make_group()
+    make_instance()
+    variables = {"KVCM_ADMIN_RPC_PORT": str(control.process.rpc_port), "KVCM_META_RPC_PORT": str(port)}
+    with metadata_process(empty_valkey.url, tmp_path, **variables, **mode, KVCM_META_NETWORKS="10.0.0.0/8"):
+        request = admin_pb.GetCacheMetaRequest(instance_id="model-a", block_keys=[1])
+        answer = control.call("GetCacheMeta", request)
+    assert answer.header.status.code == admin_pb.OK, answer.header.status.message
+    assert len(answer.metas) == 1
 
 
 def test_admin_service_on_the_meta_port(platform: tuple[Control, grpc.Channel]) -> None:
