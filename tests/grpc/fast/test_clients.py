@@ -16,6 +16,7 @@ from tests.unit.fast import wire
 
 from .adversary import Adversary
 from .served import PATH, Served, served
+from .waiting import until
 
 SECONDS = 20
 UNLIMITED = [("grpc.max_receive_message_length", -1)]
@@ -34,13 +35,6 @@ def endpoint(request: pytest.FixtureRequest) -> Iterator[Served]:
 
 def method(channel: grpc.Channel, name: str = "Call") -> grpc.UnaryUnaryMultiCallable:
     return channel.unary_unary(PATH + name)
-
-
-def until(condition, seconds: float = 5) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 @pytest.mark.parametrize("options", [[], SMALL_WINDOWS], ids=["usual windows", "small windows"])
