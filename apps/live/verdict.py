@@ -41,6 +41,9 @@ def verdict(
         if storage.is_enabled and not storage.is_available:
             why = storage.unavailable_reason or "its check fails"
             reasons.append(f"Storage {storage.name} is unavailable: {why.rstrip('.')}.")
+        elif storage.is_enabled and storage.is_full:
+            why = storage.unavailable_reason or "it is full"
+            reasons.append(f"Storage {storage.name} takes no new blocks: {why.rstrip('.')}.")
     for group in sorted(registry.groups.values(), key=lambda entry: entry.name):
         found = _nowhere(registry, group), _pressure(group, usages.get(group.number, GroupUsage()))
         reasons += [reason for reason in found if reason]

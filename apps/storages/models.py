@@ -32,6 +32,7 @@ class Storage(models.Model):
     updated_at = models.DateTimeField()
 
     is_available = models.BooleanField(default=True)
+    is_full = models.BooleanField(default=False)
     failures_in_row = models.PositiveIntegerField(default=0)
     health_message = models.TextField(blank=True)
     health_checked_at = models.DateTimeField(null=True)
@@ -67,7 +68,8 @@ class Storage(models.Model):
             is_enabled=self.is_enabled,
             is_draining=self.is_draining,
             is_available=self.is_available,
-            unavailable_reason="" if self.is_available else self.health_message,
+            unavailable_reason="" if self.is_available and not self.is_full else self.health_message,
+            is_full=self.is_full,
             check_storage_available_when_open=self.check_storage_available_when_open,
             weight=self.weight,
             capacity_bytes=self.capacity_bytes,

@@ -148,18 +148,25 @@ def storage_remove(*, acting: Actor, name: str, is_forced: bool = False) -> None
 
 @transaction.atomic
 def storage_set_health(
-    *, name: str, is_ok: bool, message: str = "", latency_ms: float | None = None, checked_at: datetime
+    *,
+    name: str,
+    is_ok: bool,
+    message: str = "",
+    latency_ms: float | None = None,
+    is_full: bool = False,
+    checked_at: datetime,
 ) -> bool:
     """Note the result of a check; returns whether the storage is available now.
 
-    Two failures in a row take it out of placement and reads, one success brings it back. Nothing
-    is published while its availability stays the same.
+    Two failures in a row take it out of placement and reads, one success brings it back; a full one
+    leaves placement only. Nothing is published while its availability stays the same.
     """
     storage = Storage.objects.select_for_update().filter(name=name).first()
     if storage is None:
         return False
     storage.failures_in_row = 0 if is_ok else storage.failures_in_row + 1
-    was_available = storage.is_available
+    was_available, was_full = storage.is_available, storage.is_full
+    storage.is_full = is_full
     storage.is_available = is_ok or (was_available and storage.failures_in_row < FAILURES_UNTIL_UNAVAILABLE)
     storage.health_message = message
     storage.health_latency_ms = latency_ms
@@ -168,12 +175,13 @@ def storage_set_health(
         update_fields=[
             "failures_in_row",
             "is_available",
+            "is_full",
             "health_message",
             "health_latency_ms",
             "health_checked_at",
         ]
     )
-    if storage.is_available != was_available:
+    if (storage.is_available, storage.is_full) != (was_available, was_full):
         _note_health_change(storage)
         registry_publish_on_commit(lambda _: [storage.entry()])
     return storage.is_available
@@ -216,7 +224,7 @@ def _opened(storage: Storage, *, is_forced: bool = False) -> ProbeResult:
 
 def _note_probe(storage: Storage, result: ProbeResult) -> None:
     """The probe of an opening decides at once; hysteresis is for the periodic checks."""
-    storage.is_available = result.is_ok
+    storage.is_available, storage.is_full = result.is_ok, result.is_full
     storage.failures_in_row = 0 if result.is_ok else FAILURES_UNTIL_UNAVAILABLE
     storage.health_message = result.message
     storage.health_latency_ms = result.latency_ms

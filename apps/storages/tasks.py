@@ -52,5 +52,6 @@ def _note(entry: StorageEntry, result: ProbeResult) -> None:
         is_ok=result.is_ok,
         message=result.message,
         latency_ms=result.latency_ms,
+        is_full=result.is_full,
         checked_at=timezone.now(),
     )

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -35,7 +36,14 @@ LONG_PROMPT = 16_384
 MIN_DELETE_DELAY_MS = 500
 """Readers that got a URI just before a removal have at least this long (DESIGN 4.5)."""
 MAX_WRITE_TIMEOUT = 3600
+SHOWN = 128
+"""Characters of a caller's text that a message repeats."""
 EMPTY_WRITE_TIMEOUT = 10
+
+MAX_SPECS = 1 << 18
+"""Location specs of one answer: keys times specs of a block."""
+SESSION_GONE = "write_session_id has been deleted"
+_SESSION_ID = re.compile(r"[a-z0-9]{32}")
 
 _ALPHABET = b"abcdefghijklmnopqrstuvwxyz0123456789"
 _TO_ALPHABET = bytes(_ALPHABET[byte % len(_ALPHABET)] for byte in range(256))
@@ -102,7 +110,9 @@ class MetadataService:
         found = await self._registry.instance(instance_id)
         if found is None:
             raise DomainError(
-                Code.INSTANCE_NOT_EXIST, f"instance {instance_id!r} is not registered", field="instance_id"
+                Code.INSTANCE_NOT_EXIST,
+                f"instance {instance_id[:SHOWN]!r} is not registered",
+                field="instance_id",
             )
         return found
 
@@ -265,6 +275,13 @@ class MetadataService:
         group = self._group(instance)
         keys = await self._keys(instance, blocks)
         spec_sets = self._spec_sets(instance, group_names, len(blocks.keys))
+        if len(keys) * len(instance.location_spec_infos) > MAX_SPECS:
+            raise DomainError(
+                Code.TOO_LARGE,
+                f"block_keys: {len(keys)} blocks of {len(instance.location_spec_infos)} specs are more than"
+                f" {MAX_SPECS} locations to write",
+                field="block_keys",
+            )
         registry = self._registry.current
         served_now = registry.served_numbers()
 
@@ -342,6 +359,8 @@ class MetadataService:
     async def finish_write(self, instance_id: str, session_id: str, success: Mask) -> None:
         """Second phase: successes become SERVING, failures are writable again at once."""
         instance = await self.instance(instance_id)
+        if not _SESSION_ID.fullmatch(session_id):
+            raise DomainError(Code.INTERNAL, SESSION_GONE)
         masks.check(success, "success_blocks")
         written, failed = await self._index.finish(instance, session_id, success)
         self._facts.add(instance.instance_id, written_blocks=written, failed_blocks=failed)

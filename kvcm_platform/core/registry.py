@@ -28,6 +28,8 @@ class StorageEntry:
     is_available: bool = True
     """Result of the background checks; never probed on a request's path."""
     unavailable_reason: str = ""
+    is_full: bool = False
+    """It can be read but takes no new blocks; `unavailable_reason` says why."""
     check_storage_available_when_open: bool = False
     weight: int | None = None
     capacity_bytes: int | None = None
@@ -40,7 +42,7 @@ class StorageEntry:
 
     @property
     def is_writable(self) -> bool:
-        return self.is_enabled and self.is_available and not self.is_draining
+        return self.is_served and not self.is_draining and not self.is_full
 
     @property
     def refusal(self) -> str:
@@ -51,6 +53,8 @@ class StorageEntry:
             return "draining"
         if not self.is_available:
             return self.unavailable_reason or "unavailable"
+        if self.is_full:
+            return self.unavailable_reason or "full"
         return ""
 
 

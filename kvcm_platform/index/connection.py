@@ -20,7 +20,8 @@ from redis.exceptions import RedisError
 
 from . import functions, keyspace
 
-CALL_SECONDS = 5.0
+CALL_SECONDS = 1.0
+"""A server that does not answer for this long counts as gone; deletions and scans take far less."""
 CONNECT_SECONDS = 1.0
 OUTAGE_SECONDS = 0.2
 """A call waits this long for a connection before it is refused (DESIGN 4.1)."""

@@ -7,6 +7,8 @@ from collections import defaultdict
 from collections.abc import AsyncIterator, Iterable, Sequence
 from dataclasses import dataclass, field
 
+import msgpack
+
 from kvcm_platform.core.registry import InstanceEntry
 from kvcm_platform.core.types import LocationStatus
 
@@ -106,7 +108,10 @@ async def recount_group(
     if repair:
         for instance in instances:
             await _repair(index, await count_shard(index, instance))
-        await index.connection.call("FCALL", "kvcm_retotal", 1, keyspace.group(number))
+        base = keyspace.group(number)
+        for name_of_shard, _, _ in await _strangers(index, number, instances):
+            await index.connection.call("HDEL", keyspace.group_vectors(base), name_of_shard)
+        await index.connection.call("FCALL", "kvcm_retotal", 1, base)
     for attempt in range(ATTEMPTS):
         counts = [await count_shard(index, instance) for instance in instances]
         for instance in instances:
@@ -119,9 +124,25 @@ async def recount_group(
         raise StillChanging(name)
     recounted = sum(size for count in counts for size, _ in count.counted.values())
     result = GroupCount(name, int(totals.get(b"u", b"0")), recounted, int(totals.get(b"r", b"0")))
+    for name_of_shard, size, blocks in await _strangers(index, number, instances):
+        result.drift[f"unknown shard {name_of_shard}"] = {"bytes": -size, "blocks": -blocks}
     for where, kept, counted in _differences(counts):
         result.drift[where] = {"bytes": counted[0] - kept[0], "blocks": counted[1] - kept[1]}
     return result
+
+
+async def _strangers(
+    index: RedisIndex, number: int, instances: Sequence[InstanceEntry]
+) -> list[tuple[str, int, int]]:
+    """(name, bytes, blocks) of shards that the group counts although no instance of it has them."""
+    known = {f"{entry.number}:{shard}" for entry in instances for shard in range(entry.shards)}
+    rows = as_dict(await index.connection.call("HGETALL", keyspace.group_vectors(keyspace.group(number))))
+    found = []
+    for raw_name, packed in rows.items():
+        _, _, sizes, blocks = msgpack.unpackb(packed)
+        if raw_name.decode() not in known:
+            found.append((raw_name.decode(), sum(dict(sizes).values()), sum(dict(blocks).values())))
+    return found
 
 
 async def _is_unchanged(index: RedisIndex, counts: Sequence[ShardCount]) -> bool:

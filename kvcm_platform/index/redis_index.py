@@ -10,6 +10,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from kvcm_platform.core.errors import Code, DomainError, invalid
 from kvcm_platform.core.masks import Mask
+from kvcm_platform.core.metadata import SESSION_GONE
 from kvcm_platform.core.ports import (
     Prefix,
     Record,
@@ -31,10 +32,10 @@ CHUNK = 512
 FIRST_CHUNK = 256
 """A prefix match reads this many keys first, then twice as many each time: it stops at the first miss."""
 LARGEST_CHUNK = 2048
+LONG_PLAN = 4096
 WAKE_SECONDS = 0.1
 WAKE_LENGTH = 1000
 MAX_GROUPS_WOKEN = 10_000
-SESSION_GONE = "write_session_id has been deleted"
 
 P = ParamSpec("P")
 S = TypeVar("S")
@@ -163,7 +164,7 @@ class RedisIndex:
         self, plan: WritePlan, storage: StorageEntry | None, served_now: frozenset[int], limits: WriteLimits
     ) -> tuple[list[bytes], set[int]]:
         now = self.now_ms()
-        entries = [] if storage is None else placing.build_entries(plan, storage, now)
+        entries = [] if storage is None else await _entries(plan, storage, now)
         shard = shard_of(plan.instance)
         touched = b"".join(
             run + min(depth, 0xFFFF).to_bytes(2) for run, depth in records.runs(plan.existing, 0).items()
@@ -288,6 +289,13 @@ class RedisIndex:
         self, instance: InstanceEntry, mode: TrimMode, begin_ms: int, end_ms: int, delay_ms: int
     ) -> int:
         return await trims.trim(self, trims.Trim(instance, mode, begin_ms, end_ms, delay_ms))
+
+
+async def _entries(plan: WritePlan, storage: StorageEntry, now_ms: int) -> list[bytes]:
+    """Long plans are placed off the event loop, so that other calls get their turn."""
+    if len(plan.keys) * len(plan.instance.location_spec_infos) > LONG_PLAN:
+        return await asyncio.to_thread(placing.build_entries, plan, storage, now_ms)
+    return placing.build_entries(plan, storage, now_ms)
 
 
 def _fields(keys: Sequence[int]) -> list[bytes]:

@@ -39,7 +39,11 @@ class MountedBackend:
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix=f"files-{entry.name}")
 
     async def open(self) -> None:
-        await self._run(os.makedirs, self._root, 0o755, True)
+        def make() -> None:
+            os.makedirs(self._root, 0o755, exist_ok=True)
+            files.mark(self._root)
+
+        await self._run(make)
 
     async def close(self) -> None:
         self._threads.shutdown(wait=False, cancel_futures=True)
@@ -115,10 +119,12 @@ class MountedBackend:
 
 
 def _unlink(root: str, path: str) -> None:
+    files.require_mark(root)
     files.unlink(files.checked(root, path))
 
 
 def _punch_all(root: str, path: str, items: Sequence[FreedObject]) -> None:
+    files.require_mark(root)
     files.checked(root, path)
     for item in items:
         files.punch(path, item.uri.offset, item.uri.size)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import secrets
 import threading
@@ -13,6 +14,7 @@ from pathlib import Path
 from kvcm_platform.core.registry import StorageEntry
 from kvcm_platform.core.types import StorageType
 from kvcm_platform.core.uris import file_root
+from kvcm_platform.storage import files
 from kvcm_platform.storage.registry import is_supported
 
 PROBE_SECONDS = 3.0
@@ -29,6 +31,11 @@ class ProbeResult:
     is_ok: bool
     message: str = ""
     latency_ms: float | None = None
+    is_full: bool = False
+    """It answers and can be read, but takes no new bytes: no space, quota used up, or read-only."""
+
+
+_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS})
 
 
 def probe(
@@ -44,15 +51,15 @@ def probe(
 
 
 def _within(seconds: float, target: str, work: Callable[[], None]) -> ProbeResult:
-    outcome: list[str] = []
+    outcome: list[OSError | None] = []
 
     def run() -> None:
         try:
             work()
         except OSError as error:
-            outcome.append(f"{target}: {error.strerror or error}")
+            outcome.append(error)
         else:
-            outcome.append("")
+            outcome.append(None)
 
     with _lock:
         stuck = _running.get(target)
@@ -64,7 +71,12 @@ def _within(seconds: float, target: str, work: Callable[[], None]) -> ProbeResul
     thread.join(seconds)
     if not outcome:
         return ProbeResult(False, f"no answer within {seconds:g} s")
-    return ProbeResult(not outcome[0], outcome[0], round((time.monotonic() - started) * 1000, 3))
+    latency_ms = round((time.monotonic() - started) * 1000, 3)
+    error = outcome[0]
+    if error is None:
+        return ProbeResult(True, "", latency_ms)
+    is_full = error.errno in _FULL
+    return ProbeResult(is_full, f"{target}: {error.strerror or error}", latency_ms, is_full)
 
 
 def _probe_files(entry: StorageEntry, may_create_root: bool) -> None:
@@ -73,6 +85,8 @@ def _probe_files(entry: StorageEntry, may_create_root: bool) -> None:
         if entry.type is not StorageType.NFS and not os.path.isdir(entry.spec["mountpoint"]):
             raise FileNotFoundError(2, "the mountpoint does not exist", entry.spec["mountpoint"])
         root.mkdir(parents=True, exist_ok=True)
+        files.mark(str(root))
+    files.require_mark(str(root))
     path = root / f".kvcm-probe-{os.getpid()}-{secrets.token_hex(4)}"
     try:
         with open(path, "xb") as file:

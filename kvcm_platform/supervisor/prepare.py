@@ -18,6 +18,8 @@ from .roster import ROOT
 from .tether import tethered
 
 _SECONDS = 180.0
+FIRST_PASSWORD = "first_password"  # noqa: S105
+"""File of the data dir."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +32,9 @@ class Login:
 
 async def prepare(env: Env, environment: Mapping[str, str], output: ChildOutput) -> Login:
     """Bring the database up to date; raise `CannotStart` with the last lines where it fails."""
-    password = env["KVCM_ADMIN_PASSWORD"] or secrets.token_urlsafe(12)
+    # A first start may be killed between making the account and showing its password.
+    was_never_shown = (env.data_dir / FIRST_PASSWORD).exists()
+    password = env["KVCM_ADMIN_PASSWORD"] or _first_password(env)
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         str(ROOT / "manage.py"),
@@ -58,4 +62,22 @@ async def prepare(env: Env, environment: Mapping[str, str], output: ChildOutput)
         tail = "\n".join(f"  {line}" for line in lines[-20:])
         raise CannotStart(f"The database could not be prepared:\n{tail}")
     report = json.loads(lines[-1])
-    return Login(username=report["username"], password=password if report["created"] else "")
+    if not report["created"] and not was_never_shown:
+        password_was_shown(env)
+        return Login(username=report["username"], password="")
+    return Login(username=report["username"], password=password)
+
+
+def _first_password(env: Env) -> str:
+    """The random first password; it stays in a file until it was shown."""
+    path = env.data_dir / FIRST_PASSWORD
+    if not path.exists():
+        draft = path.with_name(f".{FIRST_PASSWORD}.{secrets.token_hex(4)}")
+        draft.touch(mode=0o600)
+        draft.write_text(secrets.token_urlsafe(12))
+        draft.rename(path)
+    return path.read_text()
+
+
+def password_was_shown(env: Env) -> None:
+    (env.data_dir / FIRST_PASSWORD).unlink(missing_ok=True)

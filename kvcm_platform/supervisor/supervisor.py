@@ -26,7 +26,7 @@ from .environment import for_children
 from .errors import CannotStart, KeepsDying
 from .output import ChildOutput, LogFile, Terminal
 from .postgres import EMBEDDED, Postgres
-from .prepare import prepare
+from .prepare import password_was_shown, prepare
 from .spec import ChildSpec
 
 STOP_SECONDS = 10.0
@@ -119,6 +119,7 @@ class Supervisor:
                 self._start(group, spec)
             await self._until_ready()
             self._terminal.say(announcement(self._env, login, time.monotonic() - began))
+            password_was_shown(self._env)
             if self._with_demo:
                 self._start(group, roster.demo())
 

@@ -182,6 +182,17 @@ async def test_recount_finds_and_repairs_drift(plane):
     assert (await plane.recount()).used == 10 * 1024
 
 
+async def test_recount_finds_shards_that_nobody_owns(plane):
+    await plane.write(KEYS[:10])
+    await plane.index.pusher.flush()
+    row = plane.client.hget(keyspace.group_vectors(GROUP), f"{0xABC}:0")
+    plane.client.hset(keyspace.group_vectors(GROUP), "4711:0", row)
+    plane.client.hincrby(GROUP, "u", 10 * 1024)
+    count = await plane.recount()
+    assert count.drift == {"unknown shard 4711:0": {"bytes": -10 * 1024, "blocks": -10}}
+    assert not (await plane.recount(repair=True)).has_drift
+
+
 async def test_the_server_restarts(tmp_path):
     """A new life of the server: a new generation, functions and data from its log, service at once."""
     with valkey_server() as server:

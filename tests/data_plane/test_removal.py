@@ -13,6 +13,7 @@ from kvcm_platform.core.metadata import Blocks
 from kvcm_platform.core.registry import ReclaimSettings
 from kvcm_platform.core.uris import parse_uri
 from kvcm_platform.index import keyspace, leaving
+from kvcm_platform.storage import files
 from tests.support.data_plane import DataPlane, found, group, instance, storage
 
 KEYS = list(range(1, 21))
@@ -58,7 +59,7 @@ def get(text: str) -> bytes:
 
 
 def files_under(root: Path) -> list[Path]:
-    return [path for path in root.rglob("*") if path.is_file()]
+    return [path for path in root.rglob("*") if path.is_file() and path.name != files.MARKER]
 
 
 def bytes_on_disk(root: Path) -> int:
@@ -321,3 +322,20 @@ async def test_a_removed_instance_leaves_nothing_behind(plane, disk):
     totals = plane.client.hgetall(keyspace.group(1))
     assert {name: int(value) for name, value in totals.items() if int(value)} == {}
     assert plane.client.hlen(keyspace.group_vectors(keyspace.group(1))) == 0
+
+
+async def test_nothing_is_deleted_below_a_lost_mount(plane, disk):
+    """An unmounted root shows an empty directory: finding no file there is not success."""
+    await write_data(plane, KEYS)
+    os.rename(disk, disk.with_name("mounted"))
+    disk.mkdir()
+    await plane.service.remove_cache("model-a", Blocks(KEYS, ()), None)
+    await make_due(plane)
+    report = await plane.duties()
+    assert (report.deletions.deleted, report.deletions.postponed) == (0, 20)
+    assert "is the storage mounted?" in next(iter(report.deletions.reasons))
+    disk.rmdir()
+    os.rename(disk.with_name("mounted"), disk)
+    await make_due(plane)
+    assert (await plane.duties()).deletions.deleted == 20
+    assert files_under(disk) == []

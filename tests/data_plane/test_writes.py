@@ -305,3 +305,22 @@ async def test_meta_shows_ids_and_states(plane):
     assert len(metas[0].location_id) == 8
     assert metas[1].location_id == ""
     assert found(metas[1].location).spec_size == 1
+
+
+@pytest.mark.parametrize("tail", [":k", ":m", "", "x", "\0", "A"])
+async def test_only_session_ids_name_sessions(plane, tail):
+    """Parts of a session lie beside it under longer names: no client may reach them."""
+    started = await plane.start(KEYS)
+    wrong = started.session_id[: -1 if tail == "A" else None] + tail if tail else ""
+    with pytest.raises(DomainError) as caught:
+        await plane.service.finish_write("model-a", wrong, 4)
+    assert (caught.value.code, caught.value.message) == (Code.INTERNAL, GONE)
+    await plane.finish(started, 4)
+
+
+async def test_more_locations_than_an_answer_holds_are_refused_before_any_is_made(plane):
+    plane.publish(2, instance("wide", 0xDEF, specs=[(f"tp{n}", 1) for n in range(200)]))
+    await plane.mirror.refresh()
+    await refused(plane.start(range(1, 4097), "wide"), Code.TOO_LARGE, "block_keys")
+    assert plane.client.hlen(keyspace.sessions(keyspace.instance(0xDEF, 0))) == 0
+    assert len((await plane.start(range(1, 1001), "wide")).locations) == 1000

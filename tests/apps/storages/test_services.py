@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import threading
 import time
 from pathlib import Path
@@ -19,6 +21,7 @@ from kvcm_platform.core.registry import StorageEntry
 from kvcm_platform.core.types import StorageType
 from kvcm_platform.index import keyspace, stats
 from kvcm_platform.index import registry as index_registry
+from kvcm_platform.storage import files
 from kvcm_platform.storage import probe as probes
 from kvcm_platform.storage.probe import probe
 from tests.factories.actors import ADMIN
@@ -153,13 +156,13 @@ def test_check_task_sees_a_lost_folder_in_one_run(
     make_storage(tmp_path, "a")
     make_storage(tmp_path, "b")
     make_storage(tmp_path, "off", is_enabled=False)
-    (tmp_path / "b").rmdir()
+    (tmp_path / "b").rename(tmp_path / "gone")
     assert check_storages() == {"a": True, "b": False}
     assert not (tmp_path / "b").exists(), "a check must not write below a lost mount"
     assert (published(index, "a").is_served, published(index, "b").is_served) == (True, False)
-    (tmp_path / "b").mkdir()
+    (tmp_path / "gone").rename(tmp_path / "b")
     assert check_storages() == {"a": True, "b": True}
-    assert list((tmp_path / "a").iterdir()) == []
+    assert [path.name for path in (tmp_path / "a").iterdir()] == [files.MARKER]
 
 
 def test_hung_storage_does_not_hang_the_checker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -173,6 +176,35 @@ def test_hung_storage_does_not_hang_the_checker(tmp_path: Path, monkeypatch: pyt
     assert threading.active_count() == before
     assert time.monotonic() - started < 2
     release.set()
+
+
+def test_a_root_without_its_marker_is_not_the_storage(tmp_path: Path) -> None:
+    """What an unmounted directory looks like: writing there would fill the local disk."""
+    entry = make_storage(tmp_path).entry()
+    root = Path(entry.spec["root_path"])
+    assert probe(entry, may_create_root=True).is_ok
+    (root / files.MARKER).unlink()
+    assert "is the storage mounted?" in probe(entry).message
+    assert probe(entry, may_create_root=True).is_ok
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EROFS])
+def test_a_full_storage_leaves_placement_only(
+    tmp_path: Path, index: redis.Redis, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    make_storage(tmp_path, "full")
+
+    def no_room(*_: object) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(probes, "_probe_files", no_room)
+    check_storages()
+    entry = published(index, "full")
+    assert (entry.is_served, entry.is_writable) == (True, False)
+    assert os.strerror(number) in entry.refusal
+    monkeypatch.undo()
+    check_storages()
+    assert published(index, "full").is_writable
 
 
 @pytest.mark.parametrize(
