@@ -430,3 +430,11 @@ def test_large_answers_to_come_count_as_queued():
     assert [call.stream_id for call in machine.calls] == [1, 3, 5]
     machine.answer(3, b"")
     assert [call.stream_id for call in machine.calls] == [1, 3, 5, 7]
+
+
+def test_a_small_connection_window_is_shared_in_turn():
+    machine = Machine((INITIAL_WINDOW, MAX), echo=False).call(1).call(3).call(5)
+    machine.answer(1, bytes(100_000)).answer(3, bytes(100_000)).answer(5, bytes(100_000))
+    for _ in range(6):
+        machine.feed(window(0, 10_000))
+    assert all(len(machine.reader.answers[stream].body) > 15_000 for stream in (1, 3, 5))

@@ -21,8 +21,10 @@ from .stream import Stream
 ANSWER_CREDITS = 16
 """What an answered call earns: clients send a few WINDOW_UPDATEs and now and then a PING with each."""
 BYTES_A_CREDIT = 256
-SLICE_BYTES = 256 << 10
+SLICE_BYTES = 1 << 20
 """Queued bytes given to the socket at a time; between slices it may ask to pause."""
+TURN_BYTES = 256 << 10
+"""What one stream sends before the next one's turn."""
 
 _HEADERS = answers.HEADERS
 _HEADERS_START = len(_HEADERS).to_bytes(3, "big") + bytes((HEADERS, END_HEADERS))
@@ -110,36 +112,47 @@ class Outflow:
             stream.rest = None
 
     def pump(self) -> None:
-        """Moves queued bytes to `out`, one slice at most, streams in turn."""
-        budget = SLICE_BYTES
+        """Moves queued bytes to `out`: about one slice, streams in turn."""
+        left = SLICE_BYTES
+        has_moved = True
+        while has_moved and left > 0:
+            has_moved = False
+            for stream in list(self._queue.values()):
+                if self.is_paused or self.window <= 0 or left <= 0:
+                    return
+                size = self._send_some(stream)
+                left -= size
+                has_moved = has_moved or size > 0
+
+    def _send_some(self, stream: Stream) -> int:
+        """What the windows let through of one stream's answer, at most a turn; how many bytes that was."""
+        rest = stream.rest
+        if rest is None or stream.window <= 0:
+            return 0
+        size = min(len(rest), self.window, stream.window, TURN_BYTES)
         most = self.frame_bytes
-        for stream in list(self._queue.values()):
-            if self.is_paused or self.window <= 0 or budget <= 0:
-                break
-            rest = stream.rest
-            if rest is None or stream.window <= 0:
-                continue
-            size = min(len(rest), self.window, stream.window, budget)
-            for at in range(0, size, most):
-                part = rest[at : min(at + most, size)]
-                length = len(part)
-                self.out.append(HEADER.pack(length >> 8, length & 0xFF, DATA, 0, stream.id))
-                self.out.append(part)
-            self.window -= size
-            stream.window -= size
-            stream.has_progress = True
-            self.queued_bytes -= size
-            budget -= size
-            self.earned += size / BYTES_A_CREDIT
-            del self._queue[stream.id]
-            if size == len(rest):
-                stream.rest = None
-                self.out.append(_TRAILERS_START + stream.id.to_bytes(4, "big") + _TRAILERS)
-                self.earned += ANSWER_CREDITS
-                del self._streams[stream.id]
-            else:
-                stream.rest = rest[size:]
-                self._queue[stream.id] = stream
+        out = self.out
+        for at in range(0, size, most):
+            part = rest[at : min(at + most, size)]
+            length = len(part)
+            out.append(HEADER.pack(length >> 8, length & 0xFF, DATA, 0, stream.id))
+            out.append(part)
+        self.window -= size
+        stream.window -= size
+        stream.has_progress = True
+        self.queued_bytes -= size
+        self.earned += size / BYTES_A_CREDIT
+        del self._queue[stream.id]
+        if size == len(rest):
+            stream.rest = None
+            out.append(_TRAILERS_START + stream.id.to_bytes(4, "big") + _TRAILERS)
+            self.earned += ANSWER_CREDITS
+            del self._streams[stream.id]
+        else:
+            stream.rest = rest[size:]
+            # At the end of the queue: a small connection window is shared in turn, too.
+            self._queue[stream.id] = stream
+        return size
 
     def set_initial_window(self, value: int) -> None:
         """SETTINGS_INITIAL_WINDOW_SIZE moves the window of every open stream (RFC 9113, 6.9.2)."""
