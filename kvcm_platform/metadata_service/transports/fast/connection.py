@@ -94,6 +94,8 @@ class Connection:
         self._started_at = self._frame_at = now
         self.is_closed = False
         """No further byte is read; what is in the output still goes out."""
+        self.fault: ConnectionFault | None = None
+        """Why the peer was sent away."""
         self._control.greet()
 
     @property
@@ -127,6 +129,7 @@ class Connection:
         except ConnectionFault as fault:
             self._out.append(frames.goaway(self._control.last_stream_id, fault.code, fault.reason))
             self.is_closed = True
+            self.fault = fault
         return events
 
     def data_to_send(self) -> bytes:

@@ -190,6 +190,13 @@ class Peer(asyncio.Protocol):
     def _end(self, transport: asyncio.Transport) -> None:
         """Ends our half and waits for the peer's: closing at once could reset what it has not read yet."""
         self._ended_at = self._time()
+        if fault := self._connection.fault:
+            log.info(
+                "a client was sent away",
+                address=self._caller.address,
+                error=fault.code.name,
+                reason=fault.reason,
+            )
         if transport.can_write_eof():
             transport.write_eof()
         else:
