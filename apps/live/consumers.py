@@ -33,7 +33,7 @@ class LiveConsumer(AsyncJsonWebsocketConsumer):
             content = await self.decode_json(text_data or "")
             op, topics = content["op"], [str(name) for name in content["topics"]][:_TOPICS_A_SOCKET]
             act = {"subscribe": self._subscribe, "unsubscribe": self._unsubscribe}[op]
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, RecursionError):
             await self._refuse("", "invalid_argument", _USAGE)
             return
         for name in topics:
@@ -74,3 +74,10 @@ class LiveConsumer(AsyncJsonWebsocketConsumer):
 
     async def _refuse(self, name: str, code: str, sentence: str) -> None:
         await self.send_json({"topic": name, "kind": "error", "code": code, "message": sentence})
+
+
+class NoSuchSocket(AsyncJsonWebsocketConsumer):
+    """Any other address: refused like a page that does not exist, without a traceback."""
+
+    async def connect(self) -> None:
+        await self.close()

@@ -1,7 +1,7 @@
 """WebSocket addresses."""
 
-from django.urls import path
+from django.urls import path, re_path
 
-from .consumers import LiveConsumer
+from .consumers import LiveConsumer, NoSuchSocket
 
-websocket_urlpatterns = [path("ws/live/", LiveConsumer.as_asgi())]
+websocket_urlpatterns = [path("ws/live/", LiveConsumer.as_asgi()), re_path("", NoSuchSocket.as_asgi())]

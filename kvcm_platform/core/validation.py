@@ -332,12 +332,18 @@ def require_version(*, stored: int, given: int | None) -> None:
         )
 
 
+MAX_VERSION = 1 << 62
+"""Far enough from the database's largest number that one more always fits."""
+
+
 def next_version(*, stored: int, given: int | None) -> int:
     """The version an update writes: the given one, which must be higher, or one more."""
     if given is None:
         return stored + 1
-    if not stored < given <= INT64:
-        raise invalid("version", f"must be greater than the stored version {stored}, not {given}")
+    if not stored < given <= MAX_VERSION:
+        raise invalid(
+            "version", f"must be greater than the stored version {stored} and at most {MAX_VERSION}"
+        )
     return given
 
 

@@ -47,6 +47,9 @@ def handle(error: Exception, context: Mapping[str, Any]) -> Response:
         return Response(_fields_at_fault(error, request_id), status=400)
     if isinstance(error, exceptions.APIException):
         return _of_framework(error, request_id)
+    if isinstance(error, RecursionError):
+        text = "the body is nested too deeply"
+        return Response(body(Code.INVALID_ARGUMENT, text, request_id=request_id), status=400)
     if isinstance(error, _STORES_DOWN):
         log.error("a store does not answer", error=str(error))
         data = body(Code.NOT_READY, "the database or the index does not answer", request_id=request_id)

@@ -15,7 +15,7 @@ REST_FRAMEWORK: dict[str, Any] = {
     "DEFAULT_PAGINATION_CLASS": "apps.common.api.pagination.Pages",
     "DEFAULT_FILTER_BACKENDS": [
         "django_filters.rest_framework.DjangoFilterBackend",
-        "rest_framework.filters.SearchFilter",
+        "apps.common.api.search.FewWordsSearch",
         "apps.common.api.ordering.StableOrdering",
     ],
     "DEFAULT_SCHEMA_CLASS": "apps.common.api.schema.ApiSchema",

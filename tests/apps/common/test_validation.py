@@ -234,6 +234,9 @@ def test_most_keys_a_file() -> None:
 
 
 def test_versions() -> None:
+    with pytest.raises(DomainError):
+        next_version(stored=1, given=(1 << 63) - 1)
+    assert next_version(stored=next_version(stored=1, given=1 << 62), given=None) == (1 << 62) + 1
     require_version(stored=3, given=None)
     require_version(stored=3, given=3)
     assert refused(require_version, stored=3, given=2).code is Code.CONFLICT

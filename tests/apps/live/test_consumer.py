@@ -197,7 +197,8 @@ async def test_a_refused_topic_says_why(connect, account, role: str, topic: str,
 
 
 @pytest.mark.parametrize(
-    "text", ["no json", "[]", '{"op": "dance", "topics": []}', '{"op": "subscribe", "topics": 3}']
+    "text",
+    ["no json", "[]", "[" * 50_000, '{"op": "dance", "topics": []}', '{"op": "subscribe", "topics": 3}'],
 )
 async def test_a_message_that_makes_no_sense_is_answered(connect, account, text: str) -> None:
     socket = await connect(await sync_to_async(account)())

@@ -151,3 +151,15 @@ def test_who_is_limited_to_groups_reads_no_names_of_others(
     limited = api(Role.VIEWER, groups=["chat"])
     assert limited.get(f"{STORAGES}nfs_a/").json()["groups"] == ["chat"]
     assert limited.get(STORAGES).json()["results"][0]["groups"] == ["chat"]
+
+
+@pytest.mark.parametrize("text", ["[" * 100_000, '{"name":' * 50_000])
+def test_a_body_nested_too_deeply_is_the_callers_mistake(api: Api, text: str) -> None:
+    answer = api().post("/api/v1/storages/", text, content_type="application/json")
+    assert (answer.status_code, answer.json()["code"]) == (400, "invalid_argument")
+
+
+def test_a_search_of_many_words_is_refused(api: Api) -> None:
+    answer = api().get("/api/v1/storages/", {"search": " ".join(f"w{n}" for n in range(2000))})
+    assert (answer.status_code, answer.json()["field"]) == (400, "search")
+    assert api().get("/api/v1/storages/", {"search": "a b c"}).status_code == 200
