@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from kvcm_platform.metadata_service.transports.fast.connection import Call, Cancelled, Connection
+from kvcm_platform.metadata_service.transports.fast.connection import Connection
+from kvcm_platform.metadata_service.transports.fast.events import Call, Cancelled
 from kvcm_platform.metadata_service.transports.fast.limits import Limits
 
 from .wire import ECHO, Caller, Reader, hello

@@ -438,3 +438,12 @@ def test_a_small_connection_window_is_shared_in_turn():
     for _ in range(6):
         machine.feed(window(0, 10_000))
     assert all(len(machine.reader.answers[stream].body) > 15_000 for stream in (1, 3, 5))
+
+
+def test_many_streams_that_stall_at_once_do_not_break_the_clock():
+    machine = Machine((INITIAL_WINDOW, 0), echo=False, max_credits=100, credits_per_second=0, stall_seconds=5)
+    for stream in range(1, 201, 2):
+        machine.call(stream).answer(stream, b"unread")
+    machine.tick(6).tick(6)
+    assert machine.reader.goaways[-1][1] == CALM
+    assert machine.connection.is_finished

@@ -6,13 +6,13 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from . import answers, frames
+from .admission import Admission
 from .control import Control
+from .events import Call, Cancelled, Event
 from .frames import (
     CONTINUATION,
     DATA,
@@ -42,28 +42,6 @@ SMALL_DATA_BYTES = 256
 """DATA below this size that ends nothing costs a credit."""
 
 
-@dataclass(slots=True)
-class Call:
-    """A whole request. `deadline` is on the clock that `now` is read from."""
-
-    stream_id: int
-    route: Any
-    message: bytes
-    is_compressed: bool
-    authorization: str
-    deadline: float | None
-
-
-@dataclass(frozen=True, slots=True)
-class Cancelled:
-    """The peer, or a limit, ended a call that has begun: its answer is no longer wanted."""
-
-    stream_id: int
-
-
-Event = Call | Cancelled
-
-
 class Connection:
     """Its owner gives it bytes (`receive`), answers (`answer`, `refuse`) and, once a second, time (`tick`).
 
@@ -78,12 +56,10 @@ class Connection:
         self._budget = Budget(limits, now)
         self._intake = Intake(limits)
         self._outflow = Outflow(self._streams)
+        self._admission = Admission(limits, self._outflow, self._streams)
         self._control = Control(limits, self._budget, self._outflow, self._streams, self._reset)
         self._out = self._outflow.out
         self._events: list[Event] = []
-        self._deferred: deque[Call] = deque()
-        self._running = 0
-        self._answer_bytes = 0
         self._held: list[bytes] = []
         self._held_bytes = 0
         self._needed_bytes = len(PREFACE)
@@ -112,11 +88,7 @@ class Connection:
         events = self._events = []
         if self.is_closed:
             return events
-        self._now = now
-        budget = self._budget
-        budget.left += self._outflow.earned
-        self._outflow.earned = 0.0
-        budget.refill(now)
+        self._set_time(now)
         if self._held:
             self._held.append(data)
             self._held_bytes += len(data)
@@ -127,9 +99,7 @@ class Connection:
         try:
             self._parse(data)
         except ConnectionFault as fault:
-            self._out.append(frames.goaway(self._control.last_stream_id, fault.code, fault.reason))
-            self.is_closed = True
-            self.fault = fault
+            self._fail(fault)
         return events
 
     def data_to_send(self) -> bytes:
@@ -157,32 +127,20 @@ class Connection:
         if len(message) > self._limits.max_message_bytes:
             self.refuse(stream_id, Status.RESOURCE_EXHAUSTED, larger_than(self._limits.max_message_bytes))
             return
-        stream.has_begun = False
-        self._running -= 1
-        size = len(message)
-        self._answer_bytes = size if size > self._answer_bytes else (self._answer_bytes * 7 + size) >> 3
+        self._admission.end(stream)
+        self._admission.learn(len(message))
         self._outflow.answer(stream, message)
 
     def refuse(self, stream_id: int, status: int, message: str) -> None:
         """Ends a call with a gRPC status; nothing happens if its stream is gone or answered."""
         stream = self._streams.get(stream_id)
         if stream is not None and stream.rest is None:
-            if stream.has_begun:
-                stream.has_begun = False
-                self._running -= 1
+            self._admission.end(stream)
             self._end(stream, answers.trailers_only(status, message))
 
     def released(self) -> list[Call]:
         """Calls that had to wait for others and may begin now."""
-        calls = []
-        while self._deferred and not self._is_full():
-            call = self._deferred.popleft()
-            self._intake.unread_bytes -= len(call.message)
-            stream = self._streams.get(call.stream_id)
-            if stream is not None:
-                self._start(stream)
-                calls.append(call)
-        return calls
+        return self._admission.released()
 
     def drain(self, now: float) -> None:
         """Asks the peer to go: calls that it has sent are still carried out (RFC 9113, 6.8)."""
@@ -194,30 +152,48 @@ class Connection:
     def tick(self, now: float) -> list[Event]:
         """Enforces the times; about once a second."""
         limits = self._limits
-        self._now = now
         events = self._events = []
         if not self._control.has_settings:
             self.is_closed = self.is_closed or now - self._started_at > limits.preface_seconds
             return events
+        self._set_time(now)
         self._control.tick(now)
         if self._block_stream and now - self._frame_at > limits.preface_seconds:
             self.is_closed = True
         elif not self._streams and now - self._frame_at > limits.idle_seconds:
             self._control.drain(now)
-        for stream in list(self._streams.values()):
-            if stream.has_progress:
-                stream.has_progress = False
-                stream.touched_at = now
-            age = now - stream.touched_at
-            if stream.rest is not None:
-                if age > limits.stall_seconds:
-                    self._reset(stream.id, ErrorCode.CANCEL)
-            elif stream.deadline is not None and now > stream.deadline:
-                self._cancel(stream)
-                self.refuse(stream.id, Status.DEADLINE_EXCEEDED, "the deadline has passed")
-            elif not stream.has_ended and age > limits.body_seconds:
-                self._reset(stream.id, ErrorCode.CANCEL)
+        try:
+            for stream in list(self._streams.values()):
+                self._check_times(stream)
+        except ConnectionFault as fault:
+            self._fail(fault)
         return events
+
+    def _set_time(self, now: float) -> None:
+        self._now = now
+        self._budget.left += self._outflow.earned
+        self._outflow.earned = 0.0
+        self._budget.refill(now)
+
+    def _fail(self, fault: ConnectionFault) -> None:
+        self._out.append(frames.goaway(self._control.last_stream_id, fault.code, fault.reason))
+        self.is_closed = True
+        self.fault = fault
+
+    def _check_times(self, stream: Stream) -> None:
+        limits = self._limits
+        if stream.has_progress:
+            stream.has_progress = False
+            stream.touched_at = self._now
+        age = self._now - stream.touched_at
+        if stream.rest is not None:
+            if age > limits.stall_seconds:
+                self._reset(stream.id, ErrorCode.CANCEL)
+        elif stream.deadline is not None and self._now > stream.deadline:
+            self._cancel(stream)
+            self.refuse(stream.id, Status.DEADLINE_EXCEEDED, "the deadline has passed")
+        elif not stream.has_ended and age > limits.body_seconds:
+            self._reset(stream.id, ErrorCode.CANCEL)
 
     def _parse(self, data: bytes) -> None:
         at, end = 0, len(data)
@@ -376,28 +352,11 @@ class Connection:
             return
         head = stream.head
         call = Call(stream.id, head.route, message, stream.is_compressed, head.authorization, stream.deadline)
-        if self._deferred or self._is_full():
-            self._intake.unread_bytes += len(message)
-            self._deferred.append(call)
-            if self._intake.unread_bytes > self._limits.max_unread_bytes:
-                text = "too many bytes of calls that wait"
-                self._end(stream, answers.trailers_only(Status.RESOURCE_EXHAUSTED, text))
-        else:
-            self._start(stream)
+        if self._admission.begin(stream, call):
             self._events.append(call)
-
-    def _start(self, stream: Stream) -> None:
-        stream.has_begun = True
-        self._running += 1
-
-    def _is_full(self) -> bool:
-        """Whether a further call must wait: what is queued, and what will be, is bounded."""
-        running = self._running
-        limits = self._limits
-        if running >= limits.max_running or self._outflow.queued_bytes > limits.max_queued_bytes:
-            return True
-        expected = self._outflow.queued_bytes + running * self._answer_bytes
-        return running > 0 and expected > limits.max_queued_bytes
+        elif self._intake.unread_bytes + self._admission.waiting_bytes > self._limits.max_unread_bytes:
+            text = "too many bytes of calls that wait"
+            self._end(stream, answers.trailers_only(Status.RESOURCE_EXHAUSTED, text))
 
     def _end(self, stream: Stream, block: bytes) -> None:
         """Answers with a header block alone; the rest of a request that is being sent is passed over."""
@@ -422,7 +381,5 @@ class Connection:
         self._control.charge_reset(code)
 
     def _cancel(self, stream: Stream) -> None:
-        if stream.has_begun:
-            stream.has_begun = False
-            self._running -= 1
+        if self._admission.end(stream):
             self._events.append(Cancelled(stream.id))

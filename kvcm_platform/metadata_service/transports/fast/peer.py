@@ -9,7 +9,8 @@ from typing import cast
 import structlog
 
 from ...access import Caller
-from .connection import Call, Connection, Event
+from .connection import Connection
+from .events import Call, Event
 from .limits import Limits
 from .messages import Refused, Status, inflated
 from .routes import Route, refusal_of

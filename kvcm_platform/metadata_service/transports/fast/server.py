@@ -72,4 +72,9 @@ class FastServer:
         while True:
             await asyncio.sleep(TICK_SECONDS)
             for peer in list(self._peers):
-                peer.tick()
+                try:
+                    peer.tick()
+                except Exception:
+                    # One client's trouble must not stop the clock of all.
+                    log.exception("a connection failed")
+                    peer.abort()
