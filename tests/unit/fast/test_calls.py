@@ -210,8 +210,10 @@ def test_deadlines_and_tokens_are_handed_on():
     machine.call(1, b"", ("grpc-timeout", "250m"), ("authorization", "Bearer t"))
     machine.call(3, b"")
     first, second = machine.calls
-    assert (first.deadline, first.authorization) == (machine.now + 0.25, "Bearer t")
-    assert (second.deadline, second.authorization) == (None, "")
+    assert (first.deadline, first.credentials) == (machine.now + 0.25, ("Bearer t", ""))
+    assert (second.deadline, second.credentials) == (None, ("", ""))
+    machine.call(5, b"", ("x-kvcm-internal", "secret"), ("x-kvcm-internal", "secret"))
+    assert machine.calls[-1].credentials == ("", "secret")
 
 
 def test_reset_cancels_and_a_late_answer_is_dropped():
@@ -266,7 +268,7 @@ def test_varying_metadata_takes_the_short_path_and_means_the_same():
         call = machine.calls[-1]
         assert (call.stream_id, call.message) == (number, b"m")
         assert call.deadline == (None if timeout is None else machine.now + timeout)
-        assert call.authorization == ("Bearer t" if b"authorization" in literal else "")
+        assert call.credentials == ("Bearer t" if b"authorization" in literal else "", "")
     number += 2
     machine.feed(frame(HEADERS, END_HEADERS, number, run + b"\x00\x0aconnection\x01x"))
     assert machine.reader.answers[number].reset == 1

@@ -351,7 +351,7 @@ class Connection:
             stream.has_progress = True
             return
         head = stream.head
-        call = Call(stream.id, head.route, message, stream.is_compressed, head.authorization, stream.deadline)
+        call = Call(stream.id, head.route, message, stream.is_compressed, head.credentials, stream.deadline)
         if self._admission.begin(stream, call):
             self._events.append(call)
         elif self._intake.unread_bytes + self._admission.waiting_bytes > self._limits.max_unread_bytes:

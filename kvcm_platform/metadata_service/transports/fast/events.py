@@ -14,7 +14,7 @@ class Call:
     route: Any
     message: bytes
     is_compressed: bool
-    authorization: str
+    credentials: tuple[str, str]
     deadline: float | None
 
 

@@ -40,6 +40,7 @@ class Peer(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._tasks: dict[int, asyncio.Task[None]] = {}
         self._caller = Caller("")
+        self._credentials = ("", "")
         self._is_flush_due = False
         self._paused_at: float | None = None
         self._ended_at: float | None = None
@@ -139,8 +140,9 @@ class Peer(asyncio.Protocol):
             if call.is_compressed:
                 message = await self._inflated(message)
             caller = self._caller
-            if call.authorization != caller.authorization:
-                caller = self._caller = Caller(caller.address, call.authorization)
+            if call.credentials != self._credentials:
+                self._credentials = call.credentials
+                caller = self._caller = Caller(caller.address, *call.credentials)
             answer = await call.route(message, caller, remaining)
         except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001
             self._refuse(stream_id, error)

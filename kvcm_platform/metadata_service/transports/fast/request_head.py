@@ -15,6 +15,7 @@ from typing import Any
 from hpack import Decoder, HPACKError, OversizedHeaderListError
 from hpack.table import HeaderTable
 
+from ...control_link import INTERNAL_KEY
 from . import answers
 from .frames import ConnectionFault, ErrorCode
 from .limits import Limits
@@ -31,7 +32,8 @@ _CONNECTION_FIELDS = frozenset(
 )
 _PSEUDO = frozenset((b":method", b":scheme", b":path", b":authority"))
 _REQUIRED_PSEUDO = (b":method", b":scheme", b":path")
-_KEPT = frozenset((b"content-type", b"content-length", b"grpc-timeout", b"grpc-encoding", b"authorization"))
+_CREDENTIALS = (b"authorization", INTERNAL_KEY.encode())
+_KEPT = frozenset((b"content-type", b"content-length", b"grpc-timeout", b"grpc-encoding", *_CREDENTIALS))
 _CONTENT_TYPE = re.compile(rb"application/grpc(?:$|[+; ])")
 _TIMEOUT_NAME = b"grpc-timeout"
 
@@ -42,7 +44,8 @@ class Head:
 
     route: Any = None
     timeout: float | None = None
-    authorization: str = ""
+    credentials: tuple[str, str] = ("", "")
+    """The headers that `Caller` takes: authorization, and control's own."""
     is_gzip: bool = False
     content_length: int | None = None
     refusal: bytes | None = None
@@ -120,7 +123,10 @@ class HeadReader:
         kept: dict[bytes, bytes] = {}
         if reason := _malformed(fields, kept):
             return Head(malformed=reason)
-        head = Head(authorization=kept.get(b"authorization", b"").decode("latin-1"))
+        authorization, internal = (
+            kept.get(name, b"").decode("ascii", "backslashreplace") for name in _CREDENTIALS
+        )
+        head = Head(credentials=(authorization, internal))
         size = sum(len(name) + len(value) + FIELD_OVERHEAD_BYTES for name, value in fields)
         if size > self._most_list_bytes:
             text = f"the headers are larger than {self._most_list_bytes} bytes"
