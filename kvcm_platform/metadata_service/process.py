@@ -26,6 +26,7 @@ from .background import Background
 from .control_link import ControlLink
 from .meta_handlers import Endpoint, MetaHandlers
 from .transports import grpcio, http
+from .transports.fast.allocator import keep_freed_memory
 from .transports.fast.limits import Limits as FastLimits
 from .transports.fast.routes import build_routes
 from .transports.fast.server import FastServer
@@ -126,6 +127,7 @@ class Process:
         """The transport that KVCM_TRANSPORT names, bound to the port of MetaService."""
         port = self._env["KVCM_META_RPC_PORT"]
         if self._env["KVCM_TRANSPORT"] == "fast":
+            keep_freed_memory()
             return FastServer(
                 build_routes(self.handlers, self.control),
                 listen(self._env.bind, port),
