@@ -6,6 +6,8 @@ with BlockingMetadataClient(Connection("127.0.0.1:6381")) as client:
     hit = client.get_cache_location("my-model", keys)
 """
 
+from kvcm_platform.core.registry import LocationSpecInfo, ModelDeployment
+
 from .aio import MetadataClient
 from .blocking import BlockingMetadataClient
 from .channel import Connection, RetryPolicy
@@ -30,8 +32,10 @@ __all__ = [
     "InstanceInfo",
     "KvcmError",
     "Location",
+    "LocationSpecInfo",
     "Locations",
     "MetadataClient",
+    "ModelDeployment",
     "Registration",
     "RetryPolicy",
     "Spec",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import signal
+import socket
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -31,6 +32,8 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _replay(options: argparse.Namespace) -> int:
+    if not _is_listening(options.endpoint):
+        return 1
     trace_format = TraceFormat(options.format)
     is_silent = options.json and not sys.stderr.isatty()
     total = _count_requests(options.trace, trace_format, options.limit)
@@ -81,8 +84,24 @@ def _demo(options: argparse.Namespace) -> int:
         on_summary=lambda text: _say(f"demo: {text}"),
     )
     _stop_on_signals(demo.stop)
+    if not _is_listening(options.endpoint):
+        return 1
     report = demo.run()
     return 1 if report.bytes_wrong else 0
+
+
+_CONNECT_SECONDS = 5.0
+
+
+def _is_listening(endpoint: str) -> bool:
+    """Whether something takes connections there; says so where nothing does."""
+    host, _, port = endpoint.rpartition(":")
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=_CONNECT_SECONDS).close()
+    except (OSError, ValueError) as error:
+        _say(f"no metadata service at {endpoint}: {error}. Name it with --endpoint HOST:PORT.")
+        return False
+    return True
 
 
 def _say(text: str) -> None:

@@ -6,7 +6,9 @@ from argparse import ArgumentParser
 from datetime import timedelta
 from typing import Any
 
+from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
+from django.db import DatabaseError
 from django.utils import timezone
 
 from apps.accounts.services import token_create
@@ -45,6 +47,12 @@ class Command(BaseCommand):
             )
         except DomainError as error:
             raise CommandError(error.message) from error
+        except DatabaseError as error:
+            name = settings.DATABASES["default"]["NAME"]
+            raise CommandError(
+                f"the database {name} is not ready ({error}); start the platform first, and set KVCM_DATA_DIR"
+                " and DATABASE_URL as it has them"
+            ) from error
         self.stdout.write(made.secret)
 
 

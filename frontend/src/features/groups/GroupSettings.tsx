@@ -42,7 +42,7 @@ export function ReclaimPanel({ group: { reclaim } }: { group: InstanceGroup }) {
     { label: 'Grace', value: reclaim.grace_seconds > 0 ? duration(reclaim.grace_seconds) : unset },
   ];
   return (
-    <Panel title="Reclaim">
+    <Panel title="Reclaim" note="settings only: nothing is evicted yet">
       <Facts facts={facts} />
     </Panel>
   );
