@@ -5,9 +5,9 @@ names. Several blocks share a file, and other writers fill their slots at the sa
 file is never truncated and nothing outside the own slot is touched. Neighbouring slots of one
 batch go in one system call.
 
-The bytes carry no checksum of ours: a slot has exactly the size the engine declared, and its
-content is the engine's. Replays derive what they write from the block's name instead
-(`pattern`), so every byte read back can be compared.
+A slot has exactly the size the engine declared, so a checksum has no place in it: `block_checksum`
+makes one for the engine to keep, and a read that is given it compares. Replays derive what they
+write from the block's name instead (`pattern`), so every byte read back can be compared.
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, Self, TypeVar
+
+import xxhash
 
 from kvcm_platform.core.uris import DataUri, parse_uri
 
@@ -50,6 +52,11 @@ class Slot(Generic[Item]):
     item: Item
 
 
+def block_checksum(data: bytes | memoryview) -> int:
+    """64-bit XXH3 of a block's bytes."""
+    return int(xxhash.xxh3_64_intdigest(data))
+
+
 class FileTransfer:
     """Reads and writes blocks in files. Safe to share among threads.
 
@@ -65,9 +72,11 @@ class FileTransfer:
         """Write one block. Raises TransferError; ValueError if `data` is not exactly the slot."""
         _only(self.write_batch([(uri, data)]))
 
-    def read(self, uri: str) -> bytes:
-        """One block's bytes. Raises TransferError if the file or a part of the slot is missing."""
-        return _only(self.read_batch([uri]))
+    def read(self, uri: str, checksum: int | None = None) -> bytes:
+        """One block's bytes. Raises TransferError if the file or a part of the slot is missing, or if
+        the bytes do not have the `checksum` (of `block_checksum`) that they were written with.
+        """
+        return _only(self.read_batch([uri], None if checksum is None else [checksum]))
 
     def write_batch(self, blocks: Sequence[tuple[str, bytes | memoryview]]) -> list[None | TransferError]:
         """Write many blocks, files side by side. In order, None for each that is on its way to the
@@ -75,9 +84,18 @@ class FileTransfer:
         """
         return self._each_file(_write_file, blocks)
 
-    def read_batch(self, uris: Iterable[str]) -> list[bytes | TransferError]:
-        """The bytes of each block in order, or in its place the reason why there are none."""
-        return self._each_file(_read_file, [(uri, None) for uri in uris])
+    def read_batch(
+        self, uris: Iterable[str], checksums: Sequence[int] | None = None
+    ) -> list[bytes | TransferError]:
+        """The bytes of each block in order, or in its place the reason why there are none.
+
+        With `checksums`, one a URI, bytes that differ from what was written are a reason too.
+        """
+        wanted = list(uris)
+        found = self._each_file(_read_file, [(uri, None) for uri in wanted])
+        if checksums is None:
+            return found
+        return [_verified(*row) for row in zip(wanted, found, checksums, strict=True)]
 
     def close(self) -> None:
         """Ends the threads; calls that are under way are finished first."""
@@ -125,6 +143,12 @@ class FileTransfer:
         if self._root is not None and not Path(parsed.path).resolve().is_relative_to(self._root):
             raise TransferError(uri, f"the path is outside {self._root}")
         return parsed
+
+
+def _verified(uri: str, data: bytes | TransferError, checksum: int) -> bytes | TransferError:
+    if isinstance(data, bytes) and block_checksum(data) != checksum:
+        return TransferError(uri, "the bytes are not those that were written: the checksum differs")
+    return data
 
 
 def _only(results: list[Result | TransferError]) -> Result:

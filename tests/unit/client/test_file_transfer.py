@@ -8,7 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from kvcm_platform.client.transfer import BlockPattern, FileTransfer, TransferError, wrong_bytes
+from kvcm_platform.client.transfer import (
+    BlockPattern,
+    FileTransfer,
+    TransferError,
+    block_checksum,
+    wrong_bytes,
+)
 
 
 def uri(path: Path, slot: int | None = None, size: int = 8) -> str:
@@ -173,3 +179,21 @@ class TestPattern:
         assert wrong_bytes(block[:100] + bytes([block[100] ^ 1]) + block[101:], block) == 1
         assert wrong_bytes(block[:4000], block) == 96
         assert wrong_bytes(b"", block) == 4096
+
+
+def test_a_checksum_tells_bytes_that_changed(tmp_path: Path) -> None:
+    path = tmp_path / "f"
+    blocks = [(uri(path, slot), bytes([65 + slot]) * 8) for slot in range(3)]
+    sums = [block_checksum(data) for _, data in blocks]
+    assert len(set(sums)) == 3
+    with FileTransfer() as transfer:
+        transfer.write_batch(blocks)
+        assert transfer.read_batch([name for name, _ in blocks], sums) == [data for _, data in blocks]
+        with path.open("r+b") as file:
+            file.seek(9)
+            file.write(b"?")
+        results = transfer.read_batch([name for name, _ in blocks], sums)
+        assert [type(result) for result in results] == [bytes, TransferError, bytes]
+        with pytest.raises(TransferError, match="checksum"):
+            transfer.read(blocks[1][0], sums[1])
+        assert transfer.read(blocks[1][0]) == b"B?BBBBBB"
