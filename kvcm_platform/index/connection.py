@@ -20,7 +20,7 @@ from redis.exceptions import RedisError
 
 from . import functions, keyspace
 
-CALL_SECONDS = 1.0
+CALL_SECONDS = 2.0
 """A server that does not answer for this long counts as gone; deletions and scans take far less."""
 CONNECT_SECONDS = 1.0
 OUTAGE_SECONDS = 0.2
