@@ -5,12 +5,9 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import socket
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import nullcontext
 
 import structlog
-import uvicorn
 
 from apps.common.redis_client import index_client
 from apps.control.access import AdminAccess
@@ -20,6 +17,7 @@ from apps.control.duties import Duties
 from apps.control.leader import Leader
 from apps.control.meta_link import MetaLink
 from apps.control.node import Node
+from kvcm_platform.metadata_service.serving import HttpServer, listen, until
 from kvcm_platform.settings.env import Env
 
 log = structlog.get_logger(__name__)
@@ -60,25 +58,15 @@ class ControlProcess:
         host = f"[{self._env.bind}]" if ":" in self._env.bind else self._env.bind
         rpc_server = await rpc.build_server(self._dispatcher, self._max_bytes)
         self.rpc_port = rpc_server.add_insecure_port(f"{host}:{self.rpc_port}")
-        http_socket = _listen(self._env.bind, self.http_port)
+        http_socket = listen(self._env.bind, self.http_port)
         self.http_port = http_socket.getsockname()[1]
-        http_server = _Uvicorn(
-            uvicorn.Config(
-                http.build_app(self._dispatcher, self._max_bytes),
-                log_config=None,
-                access_log=False,
-                lifespan="off",
-                # A peer on this host could choose the address that access and audit go by.
-                proxy_headers=False,
-                timeout_graceful_shutdown=round(GRACE_SECONDS),
-            )
-        )
+        http_server = HttpServer(http.build_app(self._dispatcher, self._max_bytes), GRACE_SECONDS)
         await rpc_server.start()
         serving = asyncio.create_task(http_server.serve(sockets=[http_socket]))
         duties = asyncio.create_task(self.duties.run())
         log.info("control service is up", rpc_port=self.rpc_port, http_port=self.http_port, pid=os.getpid())
         self.is_listening.set()
-        await _until(self._stop, [serving, duties])
+        await until(self._stop, [serving, duties])
         http_server.should_exit = True
         await rpc_server.stop(GRACE_SECONDS)
         duties.cancel()
@@ -99,26 +87,3 @@ async def run_until_signal(env: Env) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, process.stop)
     await process.run()
-
-
-class _Uvicorn(uvicorn.Server):
-    """Signals are the process's business, not the HTTP server's."""
-
-    def capture_signals(self) -> nullcontext[None]:
-        return nullcontext()
-
-
-def _listen(host: str, port: int) -> socket.socket:
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listening = socket.socket(family, socket.SOCK_STREAM)
-    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    listening.bind((host, port))
-    listening.listen(256)
-    return listening
-
-
-async def _until(stop: asyncio.Event, tasks: list[asyncio.Task[None]]) -> None:
-    """Waits for the request to stop, or for a task that ended although none should."""
-    waiter = asyncio.create_task(stop.wait())
-    await asyncio.wait([waiter, *tasks], return_when=asyncio.FIRST_COMPLETED)
-    waiter.cancel()

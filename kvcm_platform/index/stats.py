@@ -141,20 +141,6 @@ def _instance_usage(entry: InstanceEntry, replies: Any) -> InstanceUsage:
     )
 
 
-def storage_usages(client: redis.Redis, entries: Sequence[InstanceEntry]) -> dict[int, StorageUsage]:
-    """Usage by storage number, summed over the given (normally: all) instances."""
-    totals: dict[int, StorageUsage] = {}
-    for usage in instance_usages(client, entries).values():
-        for number, part in usage.by_storage.items():
-            had = totals.get(number, StorageUsage())
-            totals[number] = StorageUsage(
-                had.used_bytes + part.used_bytes,
-                had.pending_bytes + part.pending_bytes,
-                had.blocks + part.blocks,
-            )
-    return totals
-
-
 def open_sessions(client: redis.Redis, entries: Sequence[InstanceEntry]) -> int:
     pipeline = client.pipeline(transaction=False)
     for entry in entries:

@@ -5,11 +5,9 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import socket
 
 import grpc
 import structlog
-import uvicorn
 from redis.exceptions import RedisError
 
 from kvcm_platform.core.metadata import Limits, MetadataService
@@ -25,6 +23,7 @@ from .access import MetaAccess
 from .background import Background
 from .control_link import ControlLink
 from .meta_handlers import Endpoint, MetaHandlers
+from .serving import HttpServer, listen, until
 from .transports import grpcio, http
 from .transports.fast.allocator import keep_freed_memory
 from .transports.fast.limits import Limits as FastLimits
@@ -35,17 +34,6 @@ from .transports.fast.tls import tls_of
 log = structlog.get_logger(__name__)
 GRACE_SECONDS = 5.0
 START_SECONDS = 30.0
-
-
-def listen(host: str, port: int) -> socket.socket:
-    """A listening socket that several processes may share."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    sock = socket.socket(family, socket.SOCK_STREAM)
-    sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-    sock.bind((host, port))
-    sock.listen(1024)
-    return sock
 
 
 class Process:
@@ -90,16 +78,8 @@ class Process:
             loop.add_signal_handler(number, stop.set)
         await self._connect(stop)
         rpc_server = await self._rpc_server()
-        config = uvicorn.Config(
-            http.build_app(self.handlers, self._max_bytes),
-            log_config=None,
-            access_log=False,
-            proxy_headers=False,
-            lifespan="off",
-            timeout_graceful_shutdown=int(GRACE_SECONDS),
-        )
-        http_server = _Uvicorn(config)
-        http_socket = listen(self._env.bind, self._env["KVCM_META_HTTP_PORT"])
+        http_server = HttpServer(http.build_app(self.handlers, self._max_bytes), GRACE_SECONDS)
+        http_socket = listen(self._env.bind, self._env["KVCM_META_HTTP_PORT"], is_shared=True)
         await rpc_server.start()
         tasks = [
             asyncio.create_task(self.background.run()),
@@ -107,7 +87,7 @@ class Process:
             asyncio.create_task(http_server.serve(sockets=[http_socket])),
         ]
         log.info("metadata service is up", rpc_port=self._env["KVCM_META_RPC_PORT"], pid=os.getpid())
-        await _until(stop, tasks)
+        await until(stop, tasks)
         http_server.should_exit = True
         await rpc_server.stop(GRACE_SECONDS)
         for task in tasks[:2]:
@@ -130,7 +110,7 @@ class Process:
             keep_freed_memory()
             return FastServer(
                 build_routes(self.handlers, self.control),
-                listen(self._env.bind, port),
+                listen(self._env.bind, port, is_shared=True),
                 FastLimits(max_message_bytes=self._max_bytes),
                 tls_of(self._env["KVCM_TLS_CERT"], self._env["KVCM_TLS_KEY"]),
             )
@@ -153,19 +133,3 @@ class Process:
                 if asyncio.get_running_loop().time() > deadline:
                     raise
                 await asyncio.sleep(0.1)
-
-
-class _Uvicorn(uvicorn.Server):
-    """Signals are the process's business, not the HTTP server's."""
-
-    def capture_signals(self):  # type: ignore[no-untyped-def]
-        from contextlib import nullcontext
-
-        return nullcontext()
-
-
-async def _until(stop: asyncio.Event, tasks: list[asyncio.Task[None]]) -> None:
-    """Waits for the signal, or for a task that ended although none should."""
-    waiter = asyncio.create_task(stop.wait())
-    await asyncio.wait([waiter, *tasks], return_when=asyncio.FIRST_COMPLETED)
-    waiter.cancel()
