@@ -67,6 +67,9 @@ def _replay(options: argparse.Namespace) -> int:
         sys.stderr.write(f"replay: {failure}\n")
     if was_stopped.is_set():
         return _INTERRUPTED
+    if not failure and not report.requests:
+        failure = f"{options.trace} holds no request of format {options.format}"
+        sys.stderr.write(f"replay: {failure}\n")
     return 1 if failure or report.bytes_wrong else 0
 
 
