@@ -29,6 +29,8 @@ from .access import Caller, Claim, MetaAccess
 from .control_link import ControlLink
 
 log = structlog.get_logger(__name__)
+SHOWN = 256
+"""Characters of a caller's text that a log line repeats."""
 SPAN_SUFFIX = "__kvcm_need_span_tracer"
 Handler = Callable[[Any, str], Awaitable[bytes]]
 
@@ -148,13 +150,17 @@ class MetaHandlers:
         except IndexUnavailable as error:
             failed = DomainError(Code.NOT_READY, f"the index cannot be reached: {error}")
         except Exception:
-            log.exception("call failed", rpc=rpc.name, request_id=request_id)
+            log.exception("call failed", rpc=rpc.name, request_id=request_id[-SHOWN:])
             failed = DomainError(Code.INTERNAL, "internal error, see the server's log")
         seconds = time.perf_counter() - begun
         self._facts.rpc(rpc.name, seconds, failed is not None)
         if failed is not None:
             log.info(
-                "call refused", rpc=rpc.name, request_id=request_id, code=failed.code, reason=failed.message
+                "call refused",
+                rpc=rpc.name,
+                request_id=request_id[-SHOWN:],
+                code=failed.code,
+                reason=failed.message[:SHOWN],
             )
             if failed.forms.grpc != "OK":
                 raise failed
