@@ -22,7 +22,9 @@ fi
 wanted=$(sha256sum "$lock" | cut -d' ' -f1)
 development=$(sha256sum requirements-dev.lock | cut -d' ' -f1)
 installed=$(cat .venv/.installed 2>/dev/null || true)
-if [ "$installed" = "$wanted" ] || [ "$installed" = "$development" ]; then exit 0; fi
+if [ "$installed" = "$wanted" ] || [ "$installed" = "$development" ]; then
+  exec .ci/native.sh
+fi
 
 echo "Installing $lock"
 if command -v uv >/dev/null && uv --version >/dev/null 2>&1; then
@@ -31,3 +33,4 @@ else
   "$python" -m pip install --quiet --disable-pip-version-check --require-hashes -r "$lock"
 fi
 echo "$wanted" > .venv/.installed
+exec .ci/native.sh

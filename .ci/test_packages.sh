@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# System packages that tests need: a browser, and a library of the Mooncake client.
+# System packages that tests need: a browser, a C compiler, and a library of the Mooncake client.
 set -euo pipefail
 
 missing=()
+command -v cc >/dev/null || missing+=(gcc libc6-dev)
 command -v chromium >/dev/null || missing+=(chromium)
 ldconfig -p 2>/dev/null | grep -q 'libibverbs\.so\.1' || missing+=(libibverbs1)
 [ ${#missing[@]} -eq 0 ] && exit 0
