@@ -1,4 +1,4 @@
-"""Carries out the calls of AdminService, whichever door they came through."""
+"""Carries out the calls of AdminService and DebugService, whichever door they came through."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from google.protobuf.message import Message
 
 from apps.control import mapping
 from apps.control.access import AdminAccess, Caller
-from apps.control.calls import accounts, cluster, groups, instances, metrics, storages
+from apps.control.calls import accounts, cluster, faults, groups, instances, metrics, storages
 from apps.control.calls.call import Call, Rpc
 from apps.control.node import Node
 from kvcm_platform.core.errors import Code, DomainError
@@ -24,6 +24,7 @@ log = structlog.get_logger(__name__)
 RPCS: dict[str, Rpc] = {
     rpc.name: rpc for part in (storages, groups, instances, accounts, cluster, metrics) for rpc in part.RPCS
 }
+DEBUG_RPCS: dict[str, Rpc] = {rpc.name: rpc for rpc in faults.RPCS}
 _STORES_DOWN = (OperationalError, InterfaceError, redis.ConnectionError, redis.TimeoutError)
 
 
@@ -41,7 +42,7 @@ class Dispatcher:
         return await loop.run_in_executor(self._executor, self._carry_out, rpc, request, caller)
 
     def _carry_out(self, rpc: Rpc, request: Message, caller: Caller) -> Message:
-        request_id = f"{request.trace_id}_{time.time_ns() // 1000}"
+        request_id = f"{getattr(request, 'trace_id', '')}_{time.time_ns() // 1000}"
         close_old_connections()
         try:
             with structlog.contextvars.bound_contextvars(request_id=request_id, rpc=rpc.name):
@@ -60,8 +61,9 @@ class Dispatcher:
             log.info("call refused", code=refusal.code, reason=refusal.message, address=caller.address)
             if refusal.forms.grpc != "OK":
                 raise refusal from error
-            status = pb.Status(code=refusal.forms.wire, message=mapping.wire_message(refusal, rpc.fields))
-            return rpc.response_class(header=pb.CommonResponseHeader(status=status, request_id=request_id))
+            answer = rpc.response_class()
+            answer.header.status.code = refusal.forms.wire
+            answer.header.status.message = mapping.wire_message(refusal, rpc.fields)
         # What was passed on from the data plane brings its own code.
         if answer.header.status.code == pb.UNSPECIFIED:
             answer.header.status.code = pb.OK

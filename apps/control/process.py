@@ -11,7 +11,8 @@ import structlog
 
 from apps.common.redis_client import index_client
 from apps.control.access import AdminAccess
-from apps.control.dispatcher import Dispatcher
+from apps.control.calls.call import Rpc
+from apps.control.dispatcher import DEBUG_RPCS, RPCS, Dispatcher
 from apps.control.doors import http, rpc
 from apps.control.duties import Duties
 from apps.control.leader import Leader
@@ -27,10 +28,24 @@ DUTY_THREADS = 6
 
 
 class ControlProcess:
-    """One control process. `rpc_port` and `http_port` are known once it listens; 0 asks for a free one."""
+    """One control process. Its ports are known once it listens; 0 asks for a free one.
 
-    def __init__(self, env: Env, *, rpc_port: int | None = None, http_port: int | None = None) -> None:
+    `debug_port` is that of DebugService over HTTP; None where the service is not enabled.
+    """
+
+    def __init__(
+        self,
+        env: Env,
+        *,
+        rpc_port: int | None = None,
+        http_port: int | None = None,
+        debug_port: int | None = None,
+    ) -> None:
         self._env = env
+        self._debug_rpcs = list(DEBUG_RPCS.values()) if env["KVCM_DEBUG_SERVICE"] else []
+        if self._debug_rpcs and debug_port is None:
+            debug_port = env.debug_http_port
+        self.debug_port = debug_port if self._debug_rpcs else None
         self.rpc_port = env["KVCM_ADMIN_RPC_PORT"] if rpc_port is None else rpc_port
         self.http_port = env["KVCM_ADMIN_HTTP_PORT"] if http_port is None else http_port
         self._max_bytes = env["KVCM_MAX_MESSAGE_MB"] << 20
@@ -56,21 +71,25 @@ class ControlProcess:
     async def run(self) -> None:
         """Serves until `stop`; then takes no more calls, ends those in flight, and gives the lease back."""
         host = f"[{self._env.bind}]" if ":" in self._env.bind else self._env.bind
-        rpc_server = await rpc.build_server(self._dispatcher, self._max_bytes)
+        rpcs = list(RPCS.values())
+        rpc_server = await rpc.build_server(self._dispatcher, [*rpcs, *self._debug_rpcs], self._max_bytes)
         self.rpc_port = rpc_server.add_insecure_port(f"{host}:{self.rpc_port}")
-        http_socket = listen(self._env.bind, self.http_port)
-        self.http_port = http_socket.getsockname()[1]
-        http_server = HttpServer(http.build_app(self._dispatcher, self._max_bytes), GRACE_SECONDS)
+        self.http_port, http_server, serving = self._serve_http(self.http_port, rpcs)
+        http_servers, tasks = [http_server], [serving]
+        if self.debug_port is not None:
+            self.debug_port, http_server, serving = self._serve_http(self.debug_port, self._debug_rpcs)
+            http_servers.append(http_server)
+            tasks.append(serving)
         await rpc_server.start()
-        serving = asyncio.create_task(http_server.serve(sockets=[http_socket]))
         duties = asyncio.create_task(self.duties.run())
         log.info("control service is up", rpc_port=self.rpc_port, http_port=self.http_port, pid=os.getpid())
         self.is_listening.set()
-        await until(self._stop, [serving, duties])
-        http_server.should_exit = True
+        await until(self._stop, [*tasks, duties])
+        for http_server in http_servers:
+            http_server.should_exit = True
         await rpc_server.stop(GRACE_SECONDS)
         duties.cancel()
-        results = await asyncio.gather(serving, duties, return_exceptions=True)
+        results = await asyncio.gather(*tasks, duties, return_exceptions=True)
         self._call_threads.shutdown(wait=True)
         self._duty_threads.shutdown(wait=True)
         self.duties.stop()
@@ -78,6 +97,12 @@ class ControlProcess:
         for result in results:
             if isinstance(result, Exception):
                 raise result
+
+    def _serve_http(self, port: int, rpcs: list[Rpc]) -> tuple[int, HttpServer, asyncio.Task[None]]:
+        """Begins to serve the HTTP form of `rpcs`: the port, the server, and the task that runs it."""
+        listening = listen(self._env.bind, port)
+        server = HttpServer(http.build_app(self._dispatcher, rpcs, self._max_bytes), GRACE_SECONDS)
+        return listening.getsockname()[1], server, asyncio.create_task(server.serve(sockets=[listening]))
 
 
 async def run_until_signal(env: Env) -> None:

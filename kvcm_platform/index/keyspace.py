@@ -108,6 +108,9 @@ def orphans(base: str) -> str:
     return base + ":o"
 
 
+FAULTS = "kvcm:faults"
+"""Hash of the faults that DebugService injected (index/faults.py)."""
+
 TOKENS = "kvcm:tokens"
 """Hash of the API tokens that may use the data plane: SHA-256 -> JSON {role, groups, expires_at}."""
 

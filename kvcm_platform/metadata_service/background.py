@@ -16,6 +16,7 @@ from kvcm_platform.index.facts import FactsBuffer
 from kvcm_platform.index.redis_index import RedisIndex
 from kvcm_platform.index.search_cache import SearchCache
 
+from .faults import Faults
 from .meta_handlers import StandDown
 
 log = structlog.get_logger(__name__)
@@ -26,6 +27,7 @@ FACTS_SECONDS = 0.2
 RECENCY_SECONDS = 1.0
 HEARTBEAT_SECONDS = 1.0
 STAND_DOWN_SECONDS = 0.2
+FAULTS_SECONDS = 0.1
 COMPLAIN_SECONDS = 10.0
 
 
@@ -51,6 +53,7 @@ class Background:
         facts: FactsBuffer,
         stand_down: StandDown,
         node_id: str,
+        faults: Faults | None,
     ) -> None:
         self._connection = connection
         self._index = index
@@ -58,6 +61,7 @@ class Background:
         self._facts = facts
         self._stand_down = stand_down
         self._node_id = node_id
+        self._faults = faults
 
     async def run(self) -> None:
         """Runs all loops until cancelled."""
@@ -68,6 +72,8 @@ class Background:
             tasks.create_task(every(RECENCY_SECONDS, "recency", self._index.recency.flush))
             tasks.create_task(every(HEARTBEAT_SECONDS, "heartbeat", self._beat))
             tasks.create_task(every(STAND_DOWN_SECONDS, "stand down", self._follow_stand_down))
+            if self._faults is not None:
+                tasks.create_task(every(FAULTS_SECONDS, "faults", self._faults.refresh))
 
     async def drain(self) -> None:
         """The last flush of an orderly stop; takes the process off the list of processes."""

@@ -6,10 +6,13 @@ import grpc
 
 from kvcm_platform.core.errors import CODES, Code, DomainError
 from kvcm_platform.pb import admin_service_pb2 as admin_pb
+from kvcm_platform.pb import debug_service_pb2 as debug_pb
 
 from .access import Caller
 
-ADMIN_SERVICE = "kv_cache_manager.proto.admin.AdminService"
+_ADMIN = admin_pb.DESCRIPTOR.services_by_name["AdminService"]
+_DEBUG = debug_pb.DESCRIPTOR.services_by_name["DebugService"]
+ADMIN_SERVICE = _ADMIN.full_name
 CALL_SECONDS = 10.0
 INTERNAL_KEY = "x-kvcm-internal"
 FORWARDED_FOR_KEY = "x-kvcm-forwarded-for"
@@ -17,9 +20,16 @@ _BY_WIRE = {forms.wire: code for code, forms in reversed(CODES.items())}
 
 
 class ControlLink:
-    """One channel to control. Calls are bounded in time; an unreachable control is NOT_READY."""
+    """One channel to control. Calls are bounded in time; an unreachable control is NOT_READY.
 
-    def __init__(self, address: str, internal_token: str, max_message_bytes: int) -> None:
+    `services` are those whose calls are passed on, each with its methods.
+    """
+
+    def __init__(
+        self, address: str, internal_token: str, max_message_bytes: int, *, has_debug_service: bool = False
+    ) -> None:
+        passed_on = (_ADMIN, _DEBUG) if has_debug_service else (_ADMIN,)
+        self.services = {service.full_name: tuple(service.methods_by_name) for service in passed_on}
         self._internal_token = internal_token
         self._channel = grpc.aio.insecure_channel(
             address,

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import structlog
@@ -27,12 +26,12 @@ from kvcm_platform.pb import meta_service_pb2 as pb
 from . import mapping
 from .access import Caller, Claim, MetaAccess
 from .control_link import ControlLink
+from .faults import Faults, Handler
 
 log = structlog.get_logger(__name__)
 SHOWN = 256
 """Characters of a caller's text that a log line repeats."""
 SPAN_SUFFIX = "__kvcm_need_span_tracer"
-Handler = Callable[[Any, str], Awaitable[bytes]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +82,7 @@ class MetaHandlers:
         facts: FactsBuffer,
         access: MetaAccess,
         endpoint: Endpoint,
+        faults: Faults | None = None,
     ) -> None:
         self._service = service
         self._mirror = mirror
@@ -91,7 +91,10 @@ class MetaHandlers:
         self._access = access
         self._endpoint = endpoint
         self.stand_down = StandDown()
-        self.rpcs = {rpc.name: rpc for rpc in self._table()}
+        rpcs = self._table()
+        if faults is not None:
+            rpcs = [replace(rpc, handle=faults.guarded(rpc.name, rpc.handle)) for rpc in rpcs]
+        self.rpcs = {rpc.name: rpc for rpc in rpcs}
 
     def _table(self) -> list[Rpc]:
         return [

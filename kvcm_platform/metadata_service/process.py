@@ -22,6 +22,7 @@ from kvcm_platform.settings.env import Env
 from .access import MetaAccess
 from .background import Background
 from .control_link import ControlLink
+from .faults import Faults
 from .meta_handlers import Endpoint, MetaHandlers
 from .serving import HttpServer, listen, until
 from .transports import grpcio, http
@@ -44,7 +45,10 @@ class Process:
         self.index = RedisIndex(self.connection)
         self.mirror = RegistryMirror(self.connection)
         self.facts = FactsBuffer(f"metadata:{env.node_id}:{os.getpid()}")
-        self.control = ControlLink(env.control_address, env.internal_token, self._max_bytes)
+        faults = Faults(self.connection) if env["KVCM_DEBUG_SERVICE"] else None
+        self.control = ControlLink(
+            env.control_address, env.internal_token, self._max_bytes, has_debug_service=faults is not None
+        )
         limits = Limits(
             max_keys=env["KVCM_MAX_KEYS"],
             max_tokens=env["KVCM_MAX_TOKENS"],
@@ -60,7 +64,7 @@ class Process:
         host = "localhost" if env.is_loopback else env.bind
         endpoint = Endpoint(env.node_id, host, env["KVCM_META_RPC_PORT"], env["KVCM_META_HTTP_PORT"])
         access = MetaAccess(env.meta_auth, env["KVCM_META_NETWORKS"], env.internal_token, self.connection)
-        self.handlers = MetaHandlers(service, self.mirror, self.control, self.facts, access, endpoint)
+        self.handlers = MetaHandlers(service, self.mirror, self.control, self.facts, access, endpoint, faults)
         self.background = Background(
             self.connection,
             self.index,
@@ -68,6 +72,7 @@ class Process:
             self.facts,
             self.handlers.stand_down,
             env.node_id,
+            faults,
         )
 
     async def run(self) -> None:

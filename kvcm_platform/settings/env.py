@@ -74,6 +74,7 @@ KNOBS: tuple[Knob, ...] = (
     Knob("KVCM_META_HTTP_PORT", _PORT, "6382", "MetaService over the compatible HTTP"),
     Knob("KVCM_ADMIN_RPC_PORT", _PORT, "6491", "AdminService over gRPC"),
     Knob("KVCM_ADMIN_HTTP_PORT", _PORT, "6492", "AdminService over the compatible HTTP"),
+    Knob("KVCM_DEBUG_SERVICE", _flag, "0", "fault injection; its HTTP on `KVCM_META_HTTP_PORT` + 3000"),
     Knob(
         "KVCM_METADATA_WORKERS",
         _integer(1, 64),
@@ -123,6 +124,8 @@ KNOBS: tuple[Knob, ...] = (
     Knob("KVCM_LOG_LEVEL", _choice("DEBUG", "INFO", "WARNING", "ERROR"), "INFO", "log level at start"),
 )
 
+DEBUG_PORT_OFFSET = 3000
+"""DebugService over HTTP listens so far above MetaService (WIRE.md 1.3)."""
 LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 
 
@@ -138,6 +141,11 @@ class Env:
                 self._values[knob.name] = knob.parse(text)
             except ValueError as error:
                 raise BadSetting(f"{knob.name}={text!r}: {error}") from error
+        if self["KVCM_DEBUG_SERVICE"] and self.debug_http_port > 65535:
+            raise BadSetting(
+                f"KVCM_META_HTTP_PORT={self['KVCM_META_HTTP_PORT']} leaves no port for KVCM_DEBUG_SERVICE,"
+                f" which is {DEBUG_PORT_OFFSET} above it"
+            )
         if self["KVCM_ADMIN_AUTH"] == "open" and not self.is_loopback:
             raise BadSetting("KVCM_ADMIN_AUTH=open is accepted on loopback only")
         if bool(self["KVCM_TLS_CERT"]) != bool(self["KVCM_TLS_KEY"]):
@@ -193,6 +201,10 @@ class Env:
     @property
     def bind(self) -> str:
         return str(self["KVCM_BIND"])
+
+    @property
+    def debug_http_port(self) -> int:
+        return int(self["KVCM_META_HTTP_PORT"]) + DEBUG_PORT_OFFSET
 
     @property
     def control_address(self) -> str:

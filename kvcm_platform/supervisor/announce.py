@@ -22,8 +22,10 @@ def announcement(env: Env, login: Login, seconds: float) -> str:
         ("Login", account),
         ("Data, logs", f"{env.data_dir}"),
     ]
+    if env["KVCM_DEBUG_SERVICE"]:
+        rows.insert(5, ("DebugService", _door(host, env["KVCM_ADMIN_RPC_PORT"], env.debug_http_port)))
     if login.password:
-        rows.insert(6, ("", "This password is shown only this once."))
+        rows.insert(rows.index(("Login", account)) + 1, ("", "This password is shown only this once."))
     width = max(len(name) for name, _ in rows)
     table = "\n".join(f"  {name:<{width}}  {value}".rstrip() for name, value in rows)
     return f"\nKVCM Platform is ready after {seconds:.1f} s. Ctrl-C stops everything.\n\n{table}\n"

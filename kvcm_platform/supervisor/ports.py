@@ -8,7 +8,7 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-from kvcm_platform.settings.env import Env
+from kvcm_platform.settings.env import DEBUG_PORT_OFFSET, Env
 
 from .errors import CannotStart
 
@@ -33,6 +33,14 @@ def require_free_ports(env: Env) -> None:
         if port in seen:
             raise CannotStart(f"{variable} and {seen[port]} are both {port}; give each its own port.")
         seen[port] = variable
+    if env["KVCM_DEBUG_SERVICE"]:
+        port = env.debug_http_port
+        if port in seen:
+            raise CannotStart(
+                f"KVCM_DEBUG_SERVICE needs port {port}, KVCM_META_HTTP_PORT + {DEBUG_PORT_OFFSET}, which"
+                f" {seen[port]} has; give that another one."
+            )
+        seen[port] = "KVCM_META_HTTP_PORT"
     deadline = time.monotonic() + _RELEASE_SECONDS
     for port, variable in seen.items():
         while (problem := _bind_problem(env.bind, port)) and time.monotonic() < deadline:

@@ -6,12 +6,18 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from google.protobuf.descriptor import MethodDescriptor, ServiceDescriptor
 from google.protobuf.message import Message
+from google.protobuf.message_factory import GetMessageClass
 
 from apps.common.actor import Actor, Role
 from apps.control.node import Node
 from kvcm_platform.core.errors import invalid
 from kvcm_platform.pb import admin_service_pb2 as pb
+from kvcm_platform.pb import debug_service_pb2 as debug_pb
+
+ADMIN_SERVICE: ServiceDescriptor = pb.DESCRIPTOR.services_by_name["AdminService"]
+DEBUG_SERVICE: ServiceDescriptor = debug_pb.DESCRIPTOR.services_by_name["DebugService"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +43,7 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Rpc:
-    """One method of AdminService. `is_gated` = refused while the node stands down (WIRE.md 1.4)."""
+    """One method of control's services. `is_gated` = refused while the node stands down (WIRE.md 1.4)."""
 
     name: str
     carry_out: Callable[[Call], Message]
@@ -45,22 +51,23 @@ class Rpc:
     is_gated: bool = True
     fields: Mapping[str, str] = field(default_factory=dict)
     """Spelling of fields in error messages, where the protocol's differs."""
+    service: ServiceDescriptor = ADMIN_SERVICE
 
     @property
     def request_class(self) -> type[Message]:
-        return getattr(pb, _METHODS[self.name].input_type.name)
+        return GetMessageClass(self._method.input_type)
 
     @property
     def response_class(self) -> type[Message]:
-        return getattr(pb, _METHODS[self.name].output_type.name)
+        return GetMessageClass(self._method.output_type)
+
+    @property
+    def _method(self) -> MethodDescriptor:
+        return self.service.methods_by_name[self.name]
 
     @property
     def http_path(self) -> str:
         return f"/api/{self.name[0].lower()}{self.name[1:]}"
-
-
-SERVICE = pb.DESCRIPTOR.services_by_name["AdminService"]
-_METHODS = SERVICE.methods_by_name
 
 
 def done(message: str = "") -> pb.CommonResponse:

@@ -1,6 +1,8 @@
-"""AdminService over the compatible HTTP (WIRE.md 1.3)."""
+"""AdminService or DebugService over the compatible HTTP (WIRE.md 1.3)."""
 
 from __future__ import annotations
+
+from collections.abc import Iterable
 
 from google.protobuf.message import Message
 from starlette.applications import Starlette
@@ -9,7 +11,7 @@ from starlette.routing import Route
 
 from apps.control.access import Caller
 from apps.control.calls.call import Rpc
-from apps.control.dispatcher import RPCS, Dispatcher
+from apps.control.dispatcher import Dispatcher
 from kvcm_platform.metadata_service.control_link import FORWARDED_FOR_KEY, INTERNAL_KEY
 from kvcm_platform.metadata_service.transports.http import json_endpoint
 
@@ -23,7 +25,7 @@ def _caller(request: Request) -> Caller:
     )
 
 
-def build_app(dispatcher: Dispatcher, max_body_bytes: int) -> Starlette:
+def build_app(dispatcher: Dispatcher, rpcs: Iterable[Rpc], max_body_bytes: int) -> Starlette:
     def route(rpc: Rpc) -> Route:
         async def serve(message: Message, request: Request) -> Message:
             return await dispatcher.call(rpc, message, _caller(request))
@@ -31,4 +33,4 @@ def build_app(dispatcher: Dispatcher, max_body_bytes: int) -> Starlette:
         endpoint = json_endpoint(rpc.request_class, rpc.response_class, serve, max_body_bytes)
         return Route(rpc.http_path, endpoint, methods=["POST"])
 
-    return Starlette(routes=[route(rpc) for rpc in RPCS.values()])
+    return Starlette(routes=[route(rpc) for rpc in rpcs])

@@ -1,6 +1,8 @@
-"""AdminService over gRPC."""
+"""AdminService over gRPC, and DebugService where it is enabled."""
 
 from __future__ import annotations
+
+from collections.abc import Iterable
 
 import grpc
 from google.protobuf.message import Message
@@ -9,8 +11,8 @@ from grpc_health.v1._async import HealthServicer
 from grpc_reflection.v1alpha import reflection
 
 from apps.control.access import Caller
-from apps.control.calls.call import SERVICE, Rpc
-from apps.control.dispatcher import RPCS, Dispatcher
+from apps.control.calls.call import Rpc
+from apps.control.dispatcher import Dispatcher
 from kvcm_platform.core.errors import DomainError
 from kvcm_platform.metadata_service.control_link import FORWARDED_FOR_KEY, INTERNAL_KEY
 from kvcm_platform.metadata_service.transports import grpcio
@@ -41,15 +43,22 @@ def _handler(rpc: Rpc, dispatcher: Dispatcher) -> grpc.RpcMethodHandler:
     )
 
 
-async def build_server(dispatcher: Dispatcher, max_message_bytes: int) -> grpc.aio.Server:
+async def build_server(
+    dispatcher: Dispatcher, rpcs: Iterable[Rpc], max_message_bytes: int
+) -> grpc.aio.Server:
     """A server without ports; the caller binds and starts it."""
     # Another control process on the same port is a mistake, not a partner.
     options = [*grpcio.server_options(max_message_bytes), ("grpc.so_reuseport", 0)]
     server = grpc.aio.server(options=options)
-    handlers = {name: _handler(rpc, dispatcher) for name, rpc in RPCS.items()}
-    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE.full_name, handlers),))
+    services: dict[str, dict[str, grpc.RpcMethodHandler]] = {}
+    for rpc in rpcs:
+        services.setdefault(rpc.service.full_name, {})[rpc.name] = _handler(rpc, dispatcher)
+    server.add_generic_rpc_handlers(
+        tuple(grpc.method_handlers_generic_handler(*service) for service in services.items())
+    )
     health = HealthServicer()
     health_pb2_grpc.add_HealthServicer_to_server(health, server)
-    await health.set(SERVICE.full_name, health_pb2.HealthCheckResponse.SERVING)
-    reflection.enable_server_reflection((SERVICE.full_name, reflection.SERVICE_NAME), server)
+    for name in services:
+        await health.set(name, health_pb2.HealthCheckResponse.SERVING)
+    reflection.enable_server_reflection((*services, reflection.SERVICE_NAME), server)
     return server

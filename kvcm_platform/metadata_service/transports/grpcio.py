@@ -1,6 +1,6 @@
 """MetaService over grpcio: complete, the oracle of every other transport, home of streaming services.
 
-AdminService calls on the same port are passed to control as bytes.
+Calls of control's services on the same port are passed to it as bytes.
 """
 
 from __future__ import annotations
@@ -13,11 +13,10 @@ from grpc_health.v1.health import aio as health_aio
 from grpc_reflection.v1alpha import reflection
 
 from kvcm_platform.core.errors import DomainError
-from kvcm_platform.pb import admin_service_pb2 as admin_pb
 from kvcm_platform.pb import meta_service_pb2 as pb
 
 from ..access import Caller
-from ..control_link import ADMIN_SERVICE, INTERNAL_KEY, ControlLink
+from ..control_link import INTERNAL_KEY, ControlLink
 from ..meta_handlers import MetaHandlers, Rpc
 
 META_SERVICE = pb.DESCRIPTOR.services_by_name["MetaService"].full_name
@@ -74,17 +73,15 @@ async def build_server(
     """A server without ports; the caller binds and starts it."""
     server = grpc.aio.server(options=server_options(max_message_bytes))
     meta = {rpc.name: _unary(rpc, handlers) for rpc in handlers.rpcs.values()}
-    admin_methods = admin_pb.DESCRIPTOR.services_by_name["AdminService"].methods_by_name
-    admin = {name: _forward(f"/{ADMIN_SERVICE}/{name}", control) for name in admin_methods}
+    services = {META_SERVICE: meta}
+    for service, methods in control.services.items():
+        services[service] = {name: _forward(f"/{service}/{name}", control) for name in methods}
     server.add_generic_rpc_handlers(
-        (
-            grpc.method_handlers_generic_handler(META_SERVICE, meta),
-            grpc.method_handlers_generic_handler(ADMIN_SERVICE, admin),
-        )
+        tuple(grpc.method_handlers_generic_handler(*service) for service in services.items())
     )
     health = health_aio.HealthServicer()
     health_pb2_grpc.add_HealthServicer_to_server(health, server)
-    names = (META_SERVICE, ADMIN_SERVICE, health_pb2.DESCRIPTOR.services_by_name["Health"].full_name)
+    names = (*services, health_pb2.DESCRIPTOR.services_by_name["Health"].full_name)
     for name in names:
         await health.set(name, health_pb2.HealthCheckResponse.SERVING)
     reflection.enable_server_reflection((*names, reflection.SERVICE_NAME), server)

@@ -51,6 +51,13 @@ def test_no_call_has_more_keys_than_the_index_takes(tmp_path: Path) -> None:
         env(tmp_path, KVCM_MAX_KEYS="65537")
 
 
+def test_the_debug_service_needs_a_port_above_that_of_the_data_plane(tmp_path: Path) -> None:
+    assert env(tmp_path, KVCM_DEBUG_SERVICE="1").debug_http_port == 9382  # WIRE.md 6.1
+    env(tmp_path, KVCM_META_HTTP_PORT="65535")
+    with pytest.raises(BadSetting, match="KVCM_META_HTTP_PORT"):
+        env(tmp_path, KVCM_DEBUG_SERVICE="1", KVCM_META_HTTP_PORT="62536")
+
+
 def test_redis_addresses_of_the_other_users(tmp_path: Path) -> None:
     assert kombu_url("unix:///run/v.sock") == "redis+socket:///run/v.sock"
     assert kombu_url("redis://host:6379/1") == "redis://host:6379/1"

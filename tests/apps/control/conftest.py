@@ -39,11 +39,13 @@ class Control:
         sent = self.metadata if metadata is None else metadata
         return getattr(self.stub, method)(request, timeout=10, metadata=sent)
 
-    def post(self, path: str, body: bytes | dict[str, Any], token: str | None = None) -> tuple[int, Any]:
-        """Status and parsed body of a POST to the admin HTTP port."""
+    def post(
+        self, path: str, body: bytes | dict[str, Any], token: str | None = None, port: int | None = None
+    ) -> tuple[int, Any]:
+        """Status and parsed body of a POST, to the admin HTTP port unless another is given."""
         data = body if isinstance(body, bytes) else json.dumps(body).encode()
         request = urllib.request.Request(
-            f"http://127.0.0.1:{self.process.http_port}{path}", data, method="POST"
+            f"http://127.0.0.1:{port or self.process.http_port}{path}", data, method="POST"
         )
         if token:
             request.add_header("Authorization", f"Bearer {token}")
@@ -92,7 +94,7 @@ def start_control(transactional_db, index: redis.Redis, sent: list[str], tmp_pat
 
     def start(token: str = "", **environ: str) -> Control:
         env = Env({"KVCM_DATA_DIR": str(tmp_path), **environ})
-        runner = _Runner(ControlProcess(env, rpc_port=0, http_port=0))
+        runner = _Runner(ControlProcess(env, rpc_port=0, http_port=0, debug_port=0))
         process = runner.__enter__()
         channel = grpc.insecure_channel(f"127.0.0.1:{process.rpc_port}")
         running.append((runner, channel))

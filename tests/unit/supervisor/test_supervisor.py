@@ -163,6 +163,13 @@ def test_refuses_one_port_for_two_purposes(start: Start) -> None:
     wait_for(lambda: "KVCM_ADMIN_RPC_PORT and KVCM_META_RPC_PORT" in platform.text, 5, "both names")
 
 
+def test_refuses_a_port_that_the_debug_service_needs(start: Start) -> None:
+    ports = {"KVCM_META_HTTP_PORT": "7001", "KVCM_ADMIN_RPC_PORT": "10001"}
+    platform = start(KVCM_DEBUG_SERVICE="1", **ports)
+    assert platform.process.wait(30) == 1
+    wait_for(lambda: "KVCM_DEBUG_SERVICE needs port 10001" in platform.text, 5, "the port and its reason")
+
+
 def test_refuses_a_data_directory_that_cannot_be_written(start: Start) -> None:
     platform = start(folder=Path("/proc/kvcm-data"))
     assert platform.process.wait(30) == 1

@@ -1,4 +1,4 @@
-"""What the endpoint serves: the shared table of MetaService, AdminService passed on, and the health check."""
+"""What the endpoint serves: the table of MetaService, control's services passed on, the health check."""
 
 from __future__ import annotations
 
@@ -11,10 +11,9 @@ from google.protobuf.message import DecodeError
 from grpc_health.v1 import health_pb2
 
 from kvcm_platform.core.errors import DomainError
-from kvcm_platform.pb import admin_service_pb2 as admin_pb
 
 from ...access import Caller
-from ...control_link import ADMIN_SERVICE, ControlLink
+from ...control_link import ControlLink
 from ...meta_handlers import MetaHandlers, Rpc
 from ..grpcio import META_SERVICE
 from .messages import Refused, Status
@@ -33,12 +32,13 @@ class Route(Protocol):
 
 def build_routes(handlers: MetaHandlers, control: ControlLink) -> dict[bytes, Route]:
     """Routes by the value of `:path`."""
-    admin_methods = admin_pb.DESCRIPTOR.services_by_name["AdminService"].methods_by_name
     routes = {f"/{META_SERVICE}/{rpc.name}": _unary(rpc, handlers) for rpc in handlers.rpcs.values()}
-    for name in admin_methods:
-        path = f"/{ADMIN_SERVICE}/{name}"
-        routes[path] = _forward(path, control)
-    routes[f"/{HEALTH.full_name}/Check"] = _health({"", META_SERVICE, ADMIN_SERVICE, HEALTH.full_name})
+    for service, methods in control.services.items():
+        for name in methods:
+            path = f"/{service}/{name}"
+            routes[path] = _forward(path, control)
+    names = {"", META_SERVICE, *control.services, HEALTH.full_name}
+    routes[f"/{HEALTH.full_name}/Check"] = _health(names)
     return {path.encode(): route for path, route in routes.items()}
 
 
