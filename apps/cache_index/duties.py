@@ -17,8 +17,8 @@ import structlog
 from apps.cache_index.deleters import Deleters
 from apps.cache_index.index_session import IndexSession
 from kvcm_platform.core.deletion import DeletionReport, delete_due
-from kvcm_platform.core.metadata import MIN_DELETE_DELAY_MS
 from kvcm_platform.core.registry import InstanceEntry
+from kvcm_platform.core.removal import MIN_DELETE_DELAY_MS
 from kvcm_platform.index import keyspace, leaving, sweeps, trims
 from kvcm_platform.index.pending import RedisPending
 from kvcm_platform.index.redis_index import shard_of

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from .errors import Code, DomainError
 from .registry import GroupEntry, Registry, StorageEntry
-from .types import PreferStrategy, StorageType
+from .types import READ_WEIGHT, PreferStrategy, StorageType
 
 _PREFERRED: dict[PreferStrategy, tuple[StorageType, bool]] = {
     PreferStrategy.ALWAYS_3FS: (StorageType.HF3FS, True),
@@ -46,10 +47,42 @@ def write_candidates(registry: Registry, group: GroupEntry) -> list[StorageEntry
     raise DomainError(Code.IO_ERROR, f"group {group.name} has no usable storage ({'; '.join(reasons)})")
 
 
-def check_readable(registry: Registry, group: GroupEntry) -> None:
-    """Raises IO_ERROR when none of the group's storages can be read now."""
+@dataclass(frozen=True, slots=True)
+class Serving:
+    """Storages whose locations may be handed out now: their numbers, and how often each is chosen."""
+
+    numbers: frozenset[int]
+    weights: Mapping[int, int]
+    is_readable: bool
+    """Whether one of the group's own candidates is among them."""
+
+
+def serving(registry: Registry, group: GroupEntry) -> Serving:
+    """What readers of the group may get.
+
+    A weight set by the operator counts always; the types' static ones only while all storages of
+    the group are there, otherwise each counts 1 (WIRE.md 3.4). A storage that recovers has its
+    weight back.
+    """
     known = registry.storages_of(group)
-    if any(storage.is_served for storage in known):
-        return
+    is_whole = all(storage.is_served for storage in known)
+
+    def weight(storage: StorageEntry) -> int:
+        if storage.weight is not None:
+            return storage.weight
+        return READ_WEIGHT[storage.type] if is_whole else 1
+
+    weights = {s.number: weight(s) for s in registry.storages.values() if s.is_served}
+    return Serving(frozenset(weights), weights, any(storage.is_served for storage in known))
+
+
+def unreadable(registry: Registry, group: GroupEntry) -> DomainError:
+    """IO_ERROR that says why none of the group's storages can be read now."""
+    known = registry.storages_of(group)
     reasons = [f"{s.name}: {s.refusal}" for s in known] or ["no candidate exists"]
-    raise DomainError(Code.IO_ERROR, f"all storages are unavailable ({'; '.join(reasons)})")
+    return DomainError(Code.IO_ERROR, f"all storages are unavailable ({'; '.join(reasons)})")
+
+
+def spread(candidates: Sequence[StorageEntry], holders: Mapping[int, int]) -> list[StorageEntry]:
+    """Candidates for further replicas: those that hold fewest of the blocks first, else in order."""
+    return sorted(candidates, key=lambda storage: holders.get(storage.number, 0))

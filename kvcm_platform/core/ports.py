@@ -10,15 +10,34 @@ the codec.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol
 
 from .masks import Mask
+from .placement import Serving
 from .registry import GroupEntry, InstanceEntry, LocationSpecInfo, Registry, StorageEntry
 
 Record = bytes | None
 """The locations of one block as the index keeps them; None where the block is unknown."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What one new location holds.
+
+    `target` is the number of the spec set that was asked for (0 = all specs of the instance, n = its
+    n-th group). A partial location has only those specs of it that no other location of the block has.
+    """
+
+    target: int
+    specs: tuple[LocationSpecInfo, ...]
+    is_partial: bool = False
+
+    @property
+    def size(self) -> int:
+        """Bytes of one block."""
+        return sum(spec.size for spec in self.specs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,23 +52,26 @@ class WritePlan:
     """The blocks to be written, each once."""
     depths: Sequence[int]
     """Position of each in its prompt."""
-    spec_sets: bytes
-    """Number of each block's spec set; empty = all blocks have set 0."""
-    specs: Mapping[int, tuple[LocationSpecInfo, ...]]
-    """Spec set -> the specs that its blocks have. Set 0 = all specs of the instance, n = its n-th group."""
+    shapes: tuple[Shape, ...]
+    shape_of: Sequence[int]
+    """Index into `shapes` for each key; empty = all keys have the first one."""
     insert_by_ms: int
     deadline_ms: int
+    object_names: Sequence[str] = ()
+    """Name of each block's object; empty = the key in hex."""
     tick_ms: int = 0
     existing: Sequence[Record] = ()
     """Records of the request's keys in order, None where a block is missing: their use is noted."""
+    replaced: Mapping[int, bytes] = field(default_factory=dict)
+    """Index of a key -> its record, where the block has locations and still gets one more."""
 
     @property
     def size(self) -> int:
         """Bytes of all blocks."""
-        sizes = {number: sum(spec.size for spec in specs) for number, specs in self.specs.items()}
-        if not self.spec_sets:
-            return len(self.keys) * sizes[0]
-        return sum(sizes[number] for number in self.spec_sets)
+        if not self.shape_of:
+            return len(self.keys) * self.shapes[0].size
+        sizes = [shape.size for shape in self.shapes]
+        return sum(sizes[index] for index in self.shape_of)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +114,7 @@ class PrefixSource(Protocol):
         self,
         instance: InstanceEntry,
         keys: Sequence[int],
-        served_now: frozenset[int],
+        serving: Serving,
         depth: int,
         tick: int,
         capacity_bytes: int,
@@ -107,12 +129,35 @@ class PrefixSource(Protocol):
 class RecordRules(Protocol):
     """What a record says."""
 
-    def served(self, record: Record, served_now: frozenset[int]) -> bytes | None:
-        """The wire bytes of a serving location on a served storage, else None."""
+    def served(self, record: Record, instance: InstanceEntry, serving: Serving) -> bytes | None:
+        """The wire bytes of what is served of a block, None for a miss.
+
+        A block is a hit when, of some spec set that one of its served locations was written for, every
+        spec is there. Of several locations one is chosen by weight; parts are put together.
+        """
         ...
 
-    def exists(self, record: Record, served_now: frozenset[int]) -> bool:
-        """WRITING, DELETING, or SERVING on a storage that is served now: nothing to write."""
+    def served_by(
+        self, record: Record, instance: InstanceEntry, serving: Serving, wire_type: int
+    ) -> bytes | None:
+        """The same with the locations on storages of one type alone; 0 = any."""
+        ...
+
+    def has_all_specs(self, record: Record, instance: InstanceEntry, serving: Serving) -> bool:
+        """Whether every spec of the instance is served of this block."""
+        ...
+
+    def lacking(
+        self, record: bytes, instance: InstanceEntry, shape: Shape, serving: Serving, replicas: int
+    ) -> Shape | None:
+        """What is to be written of `shape`: the specs that exist less than `replicas` times; None = nothing.
+
+        A location exists when it is WRITING, DELETING, or SERVING on a storage that is served now.
+        """
+        ...
+
+    def storages(self, record: bytes) -> Sequence[int]:
+        """Numbers of the storages that hold locations of the block."""
         ...
 
     def first(self, record: Record) -> tuple[str, int, bytes] | None:
@@ -152,7 +197,7 @@ class BlockIndex(Protocol):
         ...
 
     async def write(
-        self, plan: WritePlan, storage: StorageEntry | None, served_now: frozenset[int], limits: WriteLimits
+        self, plan: WritePlan, storage: StorageEntry | None, serving: Serving, limits: WriteLimits
     ) -> tuple[list[bytes], set[int]]:
         """Opens the session and inserts its blocks as WRITING.
 

@@ -196,10 +196,6 @@ class Registry:
         """The group's candidates that exist, in the group's order."""
         return [self.storages[n] for n in group.storage_candidates if n in self.storages]
 
-    def served_numbers(self) -> frozenset[int]:
-        """Numbers of the storages whose locations may be handed out now; a removed one is not among them."""
-        return frozenset(s.number for s in self.storages.values() if s.is_served)
-
 
 def to_dict(entry: Entry) -> dict[str, Any]:
     """A JSON-ready form of an entry."""

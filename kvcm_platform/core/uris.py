@@ -58,6 +58,11 @@ def key_hex(key: int) -> str:
     return f"{key & 0xFFFFFFFFFFFFFFFF:x}"
 
 
+def key_names(keys: Sequence[int]) -> list[str]:
+    """Names of the objects of these blocks."""
+    return [key_hex(key) for key in keys]
+
+
 def file_root(storage: StorageEntry) -> str:
     """The directory under which a file storage keeps its objects, with its trailing slash."""
     if storage.type is StorageType.NFS:
@@ -75,16 +80,15 @@ def build_uris(
     storage: StorageEntry,
     instance_id: str,
     specs: Sequence[LocationSpecInfo],
-    keys: Sequence[int],
+    object_names: Sequence[str],
     location_id: str,
 ) -> list[list[str]]:
-    """URIs of newly placed blocks: for each spec, in their order, one URI per key.
+    """URIs of newly placed blocks: for each spec, in their order, one URI per block.
 
     If all specs have one size, one allocation covers "spec 0: all keys, spec 1: all keys, …", so
     a slot file may span two specs; otherwise each spec is allocated by itself.
     """
-    hexes = [key_hex(key) for key in keys]
-    names = [[f"{instance_id}/{spec.name}/{text}" for text in hexes] for spec in specs]
+    names = [[f"{instance_id}/{spec.name}/{text}" for text in object_names] for spec in specs]
     if storage.type is StorageType.MOONCAKE:
         return [
             [f"mooncake://{storage.name}/?key={name}.{location_id}&size={spec.size}" for name in row]
@@ -94,7 +98,8 @@ def build_uris(
         if len({spec.size for spec in specs}) == 1:
             flat = [name for row in names for name in row]
             uris = _file_uris(storage, flat, specs[0].size, location_id)
-            return [uris[i * len(keys) : (i + 1) * len(keys)] for i in range(len(specs))]
+            count = len(object_names)
+            return [uris[i * count : (i + 1) * count] for i in range(len(specs))]
         return [
             _file_uris(storage, row, spec.size, location_id) for spec, row in zip(specs, names, strict=True)
         ]

@@ -350,7 +350,7 @@ def next_version(*, stored: int, given: int | None) -> int:
 # Instances -----------------------------------------------------------------------------------
 
 MAX_SPECS = 4096
-MAX_SPEC_GROUPS = 255
+MAX_SPEC_GROUPS = 127
 """Records keep the number of a block's spec group in one byte, 0 for all specs."""
 MAX_BLOCK_BYTES = (1 << 48) - 1
 """Records keep the size of a block, all its specs together, in six bytes."""

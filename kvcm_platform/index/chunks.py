@@ -12,8 +12,12 @@ from collections import OrderedDict, deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from .codec import HEADER
+from kvcm_platform.core.placement import Serving
 
+from . import codec
+from .records import runs as runs_of
+
+NOTHING = Serving(frozenset(), {}, is_readable=False)
 RECENT_DROPS = 4096
 OVERHEAD = 400
 """Bytes of bookkeeping a chunk, beside its keys, value and runs."""
@@ -22,17 +26,18 @@ RUN_NAME = 10
 
 @dataclass(slots=True, eq=False)
 class Chunk:
-    """Blocks that were all serving when they were read, each with one location."""
+    """Blocks that were all serving when they were read."""
 
     name: bytes
-    wire: bytes
+    wires: tuple[bytes, ...]
+    """The blocks' locations as wire bytes; several choices where blocks have several locations."""
     storages: frozenset[int]
     runs: dict[bytes, int]
     """Run name -> depth of its first block, counted from the chunk's start."""
 
     @property
     def size(self) -> int:
-        return len(self.name) + len(self.wire) + len(self.runs) * 150 + OVERHEAD
+        return len(self.name) + sum(map(len, self.wires)) + len(self.runs) * 150 + OVERHEAD
 
 
 @dataclass(slots=True)
@@ -64,8 +69,8 @@ class InstanceChunks:
     """When this process itself removed blocks: an older confirmation does not count."""
     used_at: float = 0.0
     generation: int = 0
-    served_now: frozenset[int] = frozenset()
-    """Numbers of the storages that were served when the chunks were chosen."""
+    serving: Serving = NOTHING
+    """What was served when the chunks were chosen."""
     drop_count: int = 0
     recent_drops: deque[tuple[int, frozenset[bytes]]] = field(
         default_factory=lambda: deque(maxlen=RECENT_DROPS)
@@ -79,15 +84,14 @@ class InstanceChunks:
         """
         return self.drop_count if self.epoch is not None else -RECENT_DROPS
 
-    def keep(self, name: bytes, wire: bytes, records: Sequence[bytes | None], mark: int) -> bool:
+    def keep(self, name: bytes, wires: tuple[bytes, ...], records: Sequence[bytes | None], mark: int) -> bool:
         """Puts a chunk in, unless one of its runs was dropped since `mark`."""
-        runs: dict[bytes, int] = {}
+        runs = runs_of(records, 0)
         storages: set[int] = set()
-        for position, record in enumerate(records):
-            if record is None or HEADER + int.from_bytes(record[33:36]) != len(record):
-                return False  # several locations: the choice among them is made anew for each call
-            runs.setdefault(record[5 : 5 + RUN_NAME], position)
-            storages.add(int.from_bytes(record[3:5]))
+        for record in records:
+            if record is None:
+                return False
+            storages.update(codec.storage_numbers(record))
         missed = self.drop_count - mark
         if missed:
             if missed > len(self.recent_drops):
@@ -96,7 +100,7 @@ class InstanceChunks:
                 return False
         if name in self.chunks:
             return False
-        chunk = Chunk(name, wire, frozenset(storages), runs)
+        chunk = Chunk(name, wires, frozenset(storages), runs)
         self.chunks[name] = chunk
         for run in runs:
             self.by_run.setdefault(run, set()).add(name)
@@ -121,12 +125,14 @@ class InstanceChunks:
             for name in self.by_run.pop(run, ()):
                 self.invalidate(name)
 
-    def serve_only(self, served_now: frozenset[int]) -> None:
-        """Chunks with blocks on storages that are not served any more go."""
-        gone = self.served_now - served_now
-        for name in [c.name for c in self.chunks.values() if not gone.isdisjoint(c.storages)]:
-            self.invalidate(name)
-        self.served_now = served_now
+    def serve_only(self, serving: Serving) -> None:
+        """Chunks with blocks on storages that are not served any more go, and choices by other weights."""
+        gone = self.serving.numbers - serving.numbers
+        is_reweighed = self.serving.weights != serving.weights
+        for chunk in list(self.chunks.values()):
+            if not gone.isdisjoint(chunk.storages) or (is_reweighed and len(chunk.wires) > 1):
+                self.invalidate(chunk.name)
+        self.serving = serving
 
     def invalidate(self, name: bytes) -> None:
         if name in self.chunks:

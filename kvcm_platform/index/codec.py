@@ -3,10 +3,12 @@
 A record is one or more locations. Each is a header of 36 bytes, big endian, and the location
 already encoded as one `locations` entry of the answer, so that a hit is copied, never rebuilt:
 
-    0 status 1 | 1 spec set 1 | 2 storage ref 3 | 5 location id 8 | 13 run ordinal 2 | 15 bytes 6 |
+    0 status 1 | 1 target 1 | 2 storage ref 3 | 5 location id 8 | 13 run ordinal 2 | 15 bytes 6 |
     21 time ms 6 | 27 index 2 | 29 count - 1 2 | 31 slots a file 2 | 33 wire length 3 | 36 wire …
 
-Bytes 5..15 are the run's name. The time is that of Start while writing, of Finish afterwards.
+The target is the number of the spec set that was asked for, with PARTIAL when the location has
+only some of its specs. Bytes 5..15 are the run's name. The time is that of Start while writing, of
+Finish afterwards.
 `index`, `count` and `slots a file` place the block in its Start's files (core.uris.SlotPosition).
 """
 
@@ -18,6 +20,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from kvcm_platform.core.ports import Shape
 from kvcm_platform.core.registry import InstanceEntry, StorageEntry
 from kvcm_platform.core.types import WIRE_STORAGE_TYPE, LocationStatus
 from kvcm_platform.core.uris import SlotPosition
@@ -31,6 +34,8 @@ START_LOCATIONS_TAG = b'"'
 """Field 4, length-delimited: `locations` of StartWriteCacheResponse."""
 
 SERVING = int(LocationStatus.SERVING)
+PARTIAL = 0x80
+"""Flag of a target whose other specs are in other locations of the block (core.ports.Shape)."""
 
 
 def storage_ref(storage: StorageEntry) -> int:
@@ -43,7 +48,8 @@ class StoredLocation:
     """One location of a record, decoded."""
 
     status: int
-    spec_set: int
+    target: int
+    is_partial: bool
     storage_ref: int
     location_id: str
     run: bytes
@@ -55,6 +61,9 @@ class StoredLocation:
     @property
     def storage_number(self) -> int:
         return self.storage_ref & 0xFFFF
+
+    def spec_names(self) -> list[str]:
+        return [spec.name for spec in parse_location(self.wire).location_specs]
 
     def specs(self) -> list[tuple[str, str]]:
         """(spec name, URI) pairs."""
@@ -73,7 +82,8 @@ def locations(record: bytes) -> Iterator[StoredLocation]:
         stop = at + HEADER + int.from_bytes(record[at + 33 : at + 36])
         yield StoredLocation(
             status=record[at],
-            spec_set=record[at + 1],
+            target=record[at + 1] & ~PARTIAL,
+            is_partial=bool(record[at + 1] & PARTIAL),
             storage_ref=int.from_bytes(record[at + 2 : at + 5]),
             location_id=record[at + 5 : at + 13].decode(),
             run=record[at + 5 : at + 15],
@@ -89,9 +99,30 @@ def locations(record: bytes) -> Iterator[StoredLocation]:
         at = stop
 
 
-def entry_head(status: int, spec_set: int, ref: int, location_id: str) -> bytes:
+def run_names(record: bytes) -> list[bytes]:
+    """The runs that a block's locations belong to."""
+    end = HEADER + int.from_bytes(record[33:36])
+    names = [record[5:15]]
+    while end < len(record):
+        names.append(record[end + 5 : end + 15])
+        end += HEADER + int.from_bytes(record[end + 33 : end + 36])
+    return names
+
+
+def storage_numbers(record: bytes) -> list[int]:
+    """The storages that hold a block's locations."""
+    end = HEADER + int.from_bytes(record[33:36])
+    numbers = [int.from_bytes(record[3:5])]
+    while end < len(record):
+        numbers.append(int.from_bytes(record[end + 3 : end + 5]))
+        end += HEADER + int.from_bytes(record[end + 33 : end + 36])
+    return numbers
+
+
+def entry_head(status: int, shape: Shape, ref: int, location_id: str) -> bytes:
     """The first 13 bytes of an entry; ordinal, size, time, position and wire follow (index/placing.py)."""
-    return _HEAD.pack(status, spec_set, ref >> 8, ref & 0xFF, location_id.encode())
+    target = shape.target | PARTIAL if shape.is_partial else shape.target
+    return _HEAD.pack(status, target, ref >> 8, ref & 0xFF, location_id.encode())
 
 
 def _varint(value: int) -> bytes:
@@ -125,6 +156,11 @@ def spec_frame(name: str, uri_length: int) -> bytes:
     return b"\x1a" + _varint(len(named) + uri_length) + named
 
 
+def location_vector(wires: Sequence[bytes]) -> bytes:
+    """One `key_locations` entry of GetCacheLocationsByBackendResponse."""
+    return _field(LOCATIONS_TAG, b"".join(b"\x0a" + wire[1:] for wire in wires))
+
+
 def placeholder(instance: InstanceEntry) -> bytes:
     """What stands for a missing block: no type, every spec with an empty URI (WIRE.md 3.3)."""
     specs = b"".join(spec_frame(spec.name, 0) for spec in instance.location_spec_infos)
@@ -141,7 +177,19 @@ def only_specs(wire: bytes, names: frozenset[str]) -> bytes:
     return answer.SerializeToString()
 
 
-# Write-session header; the functions change its first part, `spec_sets` tells how blocks were placed.
+def merged(wires: Sequence[bytes], names: Sequence[str]) -> bytes:
+    """One location with the specs of several, those of the first where two have the same, in this order."""
+    parsed = [parse_location(wire) for wire in wires]
+    specs: dict[str, pb.LocationSpec] = {}
+    for location in parsed:
+        for spec in location.location_specs:
+            specs.setdefault(spec.name, spec)
+    kept = [specs[name] for name in names if name in specs]
+    location = pb.CacheLocation(type=parsed[0].type, spec_size=len(kept), location_specs=kept)
+    return pb.GetCacheLocationResponse(locations=[location]).SerializeToString()
+
+
+# Write-session header; the functions change its first part, `placement` tells how blocks were placed.
 _SESSION = struct.Struct(">B6s6s3s3s6s8s3sH")
 
 
@@ -158,8 +206,8 @@ class SessionHeader:
     location_id: str
     storage_ref: int
     per_file: int
-    spec_sets: bytes
-    """One byte a key when spec groups were named, else empty: every key has all specs."""
+    placement: bytes
+    """Shapes and names of the blocks (index/placing.py); empty = all specs, named by their keys."""
 
     def pack(self) -> bytes:
         return (
@@ -174,7 +222,7 @@ class SessionHeader:
                 self.storage_ref.to_bytes(3),
                 self.per_file,
             )
-            + self.spec_sets
+            + self.placement
         )
 
     @classmethod

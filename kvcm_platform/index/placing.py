@@ -5,9 +5,11 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 
+import msgpack
+
 from kvcm_platform.core import uris
-from kvcm_platform.core.ports import WritePlan
-from kvcm_platform.core.registry import LocationSpecInfo, StorageEntry
+from kvcm_platform.core.ports import Shape, WritePlan
+from kvcm_platform.core.registry import InstanceEntry, LocationSpecInfo, StorageEntry
 from kvcm_platform.core.types import LOCATION_WIRE_TYPE, LocationStatus
 
 from . import codec
@@ -18,40 +20,74 @@ SESSION_OPEN = 1
 
 
 def build_entries(plan: WritePlan, storage: StorageEntry, now_ms: int) -> list[bytes]:
-    """Record entries of the plan's blocks, in order. Blocks of one spec set are placed together.
+    """Record entries of the plan's blocks, in order. Blocks of one shape are placed together.
 
     A function of the plan and the storage's configuration alone (but for the time), so that a
     sweeper can rebuild what a crashed Start had named.
     """
-    if not plan.spec_sets:
-        return _entries_of_set(plan, storage, 0, range(len(plan.keys)), now_ms)
-    entries: dict[int, bytes] = {}
-    for spec_set in sorted(set(plan.spec_sets)):
-        indexes = [index for index, own in enumerate(plan.spec_sets) if own == spec_set]
-        entries.update(zip(indexes, _entries_of_set(plan, storage, spec_set, indexes, now_ms), strict=True))
-    return [entries[index] for index in range(len(plan.keys))]
+    if not plan.shape_of:
+        return _entries_of_shape(plan, storage, plan.shapes[0], range(len(plan.keys)), now_ms)
+    by_shape: dict[int, list[int]] = {}
+    for index, number in enumerate(plan.shape_of):
+        by_shape.setdefault(number, []).append(index)
+    entries: list[bytes] = [b""] * len(plan.keys)
+    for number, indexes in by_shape.items():
+        made = _entries_of_shape(plan, storage, plan.shapes[number], indexes, now_ms)
+        for index, entry in zip(indexes, made, strict=True):
+            entries[index] = entry
+    return entries
 
 
-def _entries_of_set(
-    plan: WritePlan, storage: StorageEntry, spec_set: int, indexes: Sequence[int], now_ms: int
+def _entries_of_shape(
+    plan: WritePlan, storage: StorageEntry, shape: Shape, indexes: Sequence[int], now_ms: int
 ) -> list[bytes]:
-    specs = plan.specs[spec_set]
     keys = [plan.keys[index] for index in indexes]
-    columns = uris.build_uris(storage, plan.instance.instance_id, specs, keys, plan.location_id)
-    frames = _Frames(storage, specs)
-    head = codec.entry_head(LocationStatus.WRITING, spec_set, codec.storage_ref(storage), plan.location_id)
-    size_and_time = sum(spec.size for spec in specs).to_bytes(6) + now_ms.to_bytes(6)
-    shape = struct.pack(">HH", len(keys) - 1, uris.slots_per_file(storage))
+    names = [plan.object_names[index] for index in indexes] if plan.object_names else uris.key_names(keys)
+    columns = uris.build_uris(storage, plan.instance.instance_id, shape.specs, names, plan.location_id)
+    frames = _Frames(storage, shape.specs)
+    head = codec.entry_head(LocationStatus.WRITING, shape, codec.storage_ref(storage), plan.location_id)
+    size_and_time = shape.size.to_bytes(6) + now_ms.to_bytes(6)
+    tail = struct.pack(">HH", len(keys) - 1, uris.slots_per_file(storage))
     positions = struct.pack(f">{len(keys)}H", *range(len(keys)))
     ordinals = struct.pack(f">{len(keys)}H", *(index // RUN for index in indexes))
     at = 0
     entries = []
     for wire in frames.wires(columns):
         entries.append(
-            b"".join((head, ordinals[at : at + 2], size_and_time, positions[at : at + 2], shape, wire))
+            b"".join((head, ordinals[at : at + 2], size_and_time, positions[at : at + 2], tail, wire))
         )
         at += 2
     return entries
+
+
+def pack_placement(plan: WritePlan) -> bytes:
+    """What a session remembers of how its blocks were placed, beside their keys; empty in the plain case."""
+    first = plan.shapes[0]
+    is_plain = not plan.shape_of and first == Shape(0, plan.instance.location_spec_infos)
+    if is_plain and not plan.object_names:
+        return b""
+    shapes = [
+        (shape.target, shape.is_partial, [(spec.name, spec.size) for spec in shape.specs])
+        for shape in plan.shapes
+    ]
+    return bytes(msgpack.packb((shapes, list(plan.shape_of), list(plan.object_names))))
+
+
+def unpack_placement(
+    packed: bytes, instance: InstanceEntry
+) -> tuple[tuple[Shape, ...], Sequence[int], Sequence[str]]:
+    """The plan's `shapes`, `shape_of` and `object_names`."""
+    if not packed:
+        return (Shape(0, instance.location_spec_infos),), (), ()
+    shapes, shape_of, object_names = msgpack.unpackb(packed)
+    return (
+        tuple(
+            Shape(target, tuple(LocationSpecInfo(name, size) for name, size in specs), is_partial)
+            for target, is_partial, specs in shapes
+        ),
+        shape_of,
+        object_names,
+    )
 
 
 class _Frames:
@@ -98,6 +134,19 @@ class _Frames:
         return (len(opening) + length).to_bytes(3) + opening
 
 
+def pack_seen(plan: WritePlan, start: int, count: int) -> bytes:
+    """Location ids that the planner saw of blocks that get one more: `{index in the chunk: ids}`.
+
+    A location that came since means that another was faster.
+    """
+    seen = {
+        index - start + 1: b"".join(name[:8] for name in codec.run_names(record))
+        for index, record in plan.replaced.items()
+        if start <= index < start + count
+    }
+    return msgpack.packb(seen, use_bin_type=False) if seen else b""  # as cmsgpack reads it
+
+
 def never_inserted(plan: WritePlan, entries: Sequence[bytes], start: int) -> list[bytes]:
     """(key, entry) pairs, flattened, of the blocks from `start` on."""
     pairs: list[bytes] = []
@@ -117,5 +166,5 @@ def session_header(plan: WritePlan, storage: StorageEntry | None, now_ms: int) -
         location_id=plan.location_id,
         storage_ref=0 if storage is None else codec.storage_ref(storage),
         per_file=1 if storage is None else uris.slots_per_file(storage),
-        spec_sets=plan.spec_sets,
+        placement=pack_placement(plan),
     ).pack()

@@ -92,5 +92,6 @@ class RecencyBuffer:
             fields = [codec.pack_keys((key,)) for key, _ in part]
             found = await self._connection.call("HMGET", keyspace.blocks(base), *fields)
             for record, (_, (depth, at)) in zip(found, part, strict=True):
-                if record is not None and touched.get(record[5:15], (0, 0))[1] < at:
-                    touched[record[5:15]] = (depth, at)
+                for run in codec.run_names(record) if record is not None else ():
+                    if touched.get(run, (0, 0))[1] < at:
+                        touched[run] = (depth, at)

@@ -2,45 +2,48 @@
 
 from __future__ import annotations
 
-import random
+from collections import Counter
 from collections.abc import Sequence
 
+from kvcm_platform.core.placement import Serving
+from kvcm_platform.core.ports import Shape
 from kvcm_platform.core.registry import InstanceEntry
-from kvcm_platform.core.types import READ_WEIGHT, STORAGE_TYPE_BY_WIRE
 
-from . import codec
-from .codec import HEADER, SERVING
+from . import choice, codec
+from .codec import HEADER, PARTIAL, SERVING
 
 Record = bytes | None
 
 
-def served(record: Record, served_now: frozenset[int]) -> bytes | None:
-    """A serving location's wire bytes; of several one by weight (WIRE.md 3.4)."""
-    if record is None:
-        return None
-    end = HEADER + int.from_bytes(record[33:36])
-    if end == len(record):
-        if record[0] == SERVING and int.from_bytes(record[3:5]) in served_now:
-            return record[HEADER:]
-        return None
-    choices = [
-        location
-        for location in codec.locations(record)
-        if location.status == SERVING and location.storage_number in served_now
-    ]
-    if not choices:
-        return None
-    weights = [READ_WEIGHT[STORAGE_TYPE_BY_WIRE[choice.storage_ref >> 16]] for choice in choices]
-    return random.choices(choices, weights)[0].wire  # noqa: S311
+def is_single(record: bytes) -> bool:
+    """Whether a record is one location alone, as nearly all are."""
+    return HEADER + int.from_bytes(record[33:36]) == len(record)
 
 
-def exists(record: Record, served_now: frozenset[int]) -> bool:
+def served(record: Record, instance: InstanceEntry, serving: Serving) -> bytes | None:
     if record is None:
-        return False
-    return any(
-        location.status != SERVING or location.storage_number in served_now
-        for location in codec.locations(record)
-    )
+        return None
+    if not is_single(record):
+        return choice.answer(record, instance, serving)
+    if record[0] == SERVING and record[1] < PARTIAL and int.from_bytes(record[3:5]) in serving.numbers:
+        return record[HEADER:]
+    return None
+
+
+def lacking(
+    record: bytes, instance: InstanceEntry, shape: Shape, serving: Serving, replicas: int
+) -> Shape | None:
+    if replicas == 1 and is_single(record) and record[1] in {0, shape.target}:
+        exists = record[0] != SERVING or int.from_bytes(record[3:5]) in serving.numbers
+        return None if exists else shape
+    counts: Counter[str] = Counter()
+    for location in codec.locations(record):
+        if location.status != SERVING or location.storage_number in serving.numbers:
+            counts.update(location.spec_names())
+    missing = tuple(spec for spec in shape.specs if counts[spec.name] < replicas)
+    if not missing:
+        return None
+    return shape if missing == shape.specs else Shape(shape.target, missing, is_partial=True)
 
 
 def first(record: Record) -> tuple[str, int, bytes] | None:
@@ -51,11 +54,16 @@ def first(record: Record) -> tuple[str, int, bytes] | None:
 
 
 def runs(records: Sequence[Record], depth: int) -> dict[bytes, int]:
-    """Run name -> depth of its first block here. Multi-location blocks touch the run of their first."""
+    """Run name -> depth of its first block here."""
     found: dict[bytes, int] = {}
     for position, record in enumerate(records, depth):
-        if record is not None:
+        if record is None:
+            continue
+        if is_single(record):
             found.setdefault(record[5:15], position)
+        else:
+            for name in codec.run_names(record):
+                found.setdefault(name, position)
     return found
 
 
@@ -63,7 +71,10 @@ class WireRecords:
     """`RecordRules` over this package's codec."""
 
     served = staticmethod(served)
-    exists = staticmethod(exists)
+    served_by = staticmethod(choice.answer_from)
+    has_all_specs = staticmethod(choice.has_all_specs)
+    lacking = staticmethod(lacking)
+    storages = staticmethod(codec.storage_numbers)
     first = staticmethod(first)
 
     def __init__(self) -> None:

@@ -10,7 +10,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from kvcm_platform.core.errors import Code, DomainError, invalid
 from kvcm_platform.core.masks import Mask
-from kvcm_platform.core.metadata import SESSION_GONE
+from kvcm_platform.core.placement import Serving
 from kvcm_platform.core.ports import (
     Prefix,
     Record,
@@ -21,6 +21,7 @@ from kvcm_platform.core.ports import (
 )
 from kvcm_platform.core.registry import InstanceEntry, StorageEntry
 from kvcm_platform.core.types import WIRE_STORAGE_TYPE
+from kvcm_platform.core.writes import SESSION_GONE
 
 from . import codec, keyspace, placing, records, trims
 from .connection import Connection, IndexUnavailable, StaleGeneration
@@ -100,7 +101,7 @@ class RedisIndex:
 
     @guarded
     async def prefix(
-        self, instance: InstanceEntry, keys: Sequence[int], served_now: frozenset[int], depth: int, tick: int
+        self, instance: InstanceEntry, keys: Sequence[int], serving: Serving, depth: int, tick: int
     ) -> Prefix:
         """The longest served prefix of `keys`, read in growing chunks up to the first miss."""
         found: list[bytes] = []
@@ -109,7 +110,7 @@ class RedisIndex:
             read = await self.records(instance, keys[at : at + size])
             before = len(found)
             for record in read:
-                wire = records.served(record, served_now)
+                wire = records.served(record, instance, serving)
                 if wire is None:
                     break
                 found.append(wire)
@@ -161,7 +162,7 @@ class RedisIndex:
 
     @guarded
     async def write(
-        self, plan: WritePlan, storage: StorageEntry | None, served_now: frozenset[int], limits: WriteLimits
+        self, plan: WritePlan, storage: StorageEntry | None, serving: Serving, limits: WriteLimits
     ) -> tuple[list[bytes], set[int]]:
         now = self.now_ms()
         entries = [] if storage is None else await _entries(plan, storage, now)
@@ -172,7 +173,7 @@ class RedisIndex:
         packed = codec.pack_keys(plan.keys)
         packed_depths = struct.pack(f">{len(plan.depths)}H", *(min(d, 0xFFFF) for d in plan.depths))
         header = placing.session_header(plan, storage, now)
-        served_blob = b"".join(number.to_bytes(2) for number in sorted(served_now))
+        served_blob = b"".join(number.to_bytes(2) for number in sorted(serving.numbers))
         lost: set[int] = set()
         for at in range(0, max(len(plan.keys), 1), CHUNK):
             reply = await self.function(
@@ -181,6 +182,7 @@ class RedisIndex:
                 *(limits.max_sessions, limits.max_key_count, served_blob, at),
                 packed_depths[at * 2 : (at + CHUNK) * 2],
                 *(packed[at * 8 : (at + CHUNK) * 8], plan.tick_ms, touched if at == 0 else b""),
+                placing.pack_seen(plan, at, CHUNK),
                 *entries[at : at + CHUNK],
             )
             self.pusher.mark(shard)

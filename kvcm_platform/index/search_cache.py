@@ -14,6 +14,7 @@ another process finished is seen by the next call.
 from __future__ import annotations
 
 import asyncio
+import random
 import time
 from collections import OrderedDict
 from collections.abc import Sequence
@@ -21,19 +22,22 @@ from typing import Any
 
 import numpy as np
 
-from kvcm_platform.core.ports import Prefix
+from kvcm_platform.core.placement import Serving
+from kvcm_platform.core.ports import Prefix, Record
 from kvcm_platform.core.registry import InstanceEntry
 
 from . import keyspace
 from .chunks import CacheCounters, Chunk, InstanceChunks
 from .connection import Connection, IndexUnavailable
-from .records import served
+from .records import is_single, served
 from .redis_index import FIRST_CHUNK, LARGEST_CHUNK, RedisIndex, guarded
 from .usage import as_dict
 
 CHUNK = 64
 """Blocks a chunk."""
 KEY_BYTES = 8
+CHOICES = 4
+"""Different choices of locations that a chunk of blocks with several locations keeps."""
 CONFIRM_AFTER = 0.12
 """Seconds after which a call confirms the stream position before it uses the cache."""
 MAX_AGE = 0.2
@@ -60,7 +64,7 @@ class SearchCache:
         self,
         instance: InstanceEntry,
         keys: Sequence[int],
-        served_now: frozenset[int],
+        serving: Serving,
         depth: int,
         tick: int,
         capacity_bytes: int,
@@ -70,18 +74,20 @@ class SearchCache:
         `capacity_bytes` caps the instance's share; 0 turns the cache off for it.
         """
         if not self._max_bytes or not capacity_bytes or len(keys) == 0:
-            return await self._index.prefix(instance, keys, served_now, depth, tick)
-        cache = self._part(instance, capacity_bytes, served_now)
+            return await self._index.prefix(instance, keys, serving, depth, tick)
+        cache = self._part(instance, capacity_bytes, serving)
         raw = np.asarray(keys, dtype=np.int64).tobytes()
         begun = time.monotonic()
+        # A later Start may add specs to a block that is cached already: its reader must see them at once.
+        is_strict = self._is_strict or bool(instance.location_spec_groups)
         for _ in range(3):
-            await self._confirm(cache, begun if self._is_strict else time.monotonic() - CONFIRM_AFTER)
-            match, used = await self._match(cache, instance, keys, raw, served_now, depth, tick)
+            await self._confirm(cache, begun if is_strict else time.monotonic() - CONFIRM_AFTER)
+            match, used = await self._match(cache, instance, keys, raw, serving, depth, tick)
             # Reading the rest took time: the chunks used before it must still be right now.
             await self._confirm(cache, time.monotonic() - MAX_AGE)
             if all(cache.chunks.get(chunk.name) is chunk for chunk in used):
                 return match
-        return await self._index.prefix(instance, keys, served_now, depth, tick)
+        return await self._index.prefix(instance, keys, serving, depth, tick)
 
     async def _match(
         self,
@@ -89,7 +95,7 @@ class SearchCache:
         instance: InstanceEntry,
         keys: Sequence[int],
         raw: bytes,
-        served_now: frozenset[int],
+        serving: Serving,
         depth: int,
         tick: int,
     ) -> tuple[Prefix, list[Chunk]]:
@@ -101,7 +107,7 @@ class SearchCache:
             chunk = find(raw[at * KEY_BYTES : at * KEY_BYTES + step])
             if chunk is None:
                 break
-            pieces.append(chunk.wire)
+            pieces.append(chunk.wires[0] if len(chunk.wires) == 1 else random.choice(chunk.wires))  # noqa: S311
             used.append(chunk)
             cache.chunks.move_to_end(chunk.name)
             self._index.recency.touch_runs(cache.base, chunk.runs, depth + at, tick)
@@ -109,7 +115,7 @@ class SearchCache:
         at = min(at, total)
         self.counters.hit_chunks += len(used)
         if at < total:
-            at = await self._read_on(cache, instance, keys, raw, served_now, depth, tick, at, pieces)
+            at = await self._read_on(cache, instance, keys, raw, serving, depth, tick, at, pieces)
         return Prefix(at, pieces), used
 
     async def _read_on(
@@ -118,7 +124,7 @@ class SearchCache:
         instance: InstanceEntry,
         keys: Sequence[int],
         raw: bytes,
-        served_now: frozenset[int],
+        serving: Serving,
         depth: int,
         tick: int,
         at: int,
@@ -134,7 +140,7 @@ class SearchCache:
                 part = records[start : start + CHUNK]
                 wires: list[bytes] = []
                 for record in part:
-                    wire = served(record, served_now)
+                    wire = served(record, instance, serving)
                     if wire is None:
                         break
                     wires.append(wire)
@@ -146,7 +152,8 @@ class SearchCache:
                 self.counters.miss_chunks += 1
                 begin = (at + start) * KEY_BYTES
                 name = raw[begin : begin + len(part) * KEY_BYTES]
-                self._keep(cache, name, joined, part, mark, served_now)
+                choices = self._choices(joined, part, instance, serving)
+                self._keep(cache, name, choices, part, mark, serving)
             self._index.recency.touch(instance, records[:hits], depth + at, tick)
             at += hits
             if hits < len(records):
@@ -154,19 +161,30 @@ class SearchCache:
             size = min(size * 2, LARGEST_CHUNK)
         return at
 
+    def _choices(
+        self, joined: bytes, part: Sequence[Record], instance: InstanceEntry, serving: Serving
+    ) -> tuple[bytes, ...]:
+        """Answers to choose from: several where blocks have several locations, so that all are used."""
+        if all(record is not None and is_single(record) for record in part):
+            return (joined,)
+        more = [
+            b"".join(served(record, instance, serving) or b"" for record in part) for _ in range(CHOICES - 1)
+        ]
+        return (joined, *more)
+
     def _keep(
         self,
         cache: InstanceChunks,
         name: bytes,
-        wire: bytes,
+        wires: tuple[bytes, ...],
         records: Sequence[bytes | None],
         mark: int,
-        served_now: frozenset[int],
+        serving: Serving,
     ) -> None:
         """Keeps a chunk, unless a change of the served storages or a new generation overtook its reading."""
-        if cache.served_now != served_now or cache.generation != self._connection.generation:
+        if cache.serving is not serving or cache.generation != self._connection.generation:
             return
-        cache.keep(name, wire, records, mark)
+        cache.keep(name, wires, records, mark)
         while self.counters.bytes > self._max_bytes:
             # The instance that was not used for longest gives first, its oldest chunk.
             oldest = next((part for part in self._instances.values() if part.chunks), None)
@@ -174,9 +192,7 @@ class SearchCache:
                 return
             oldest.evict()
 
-    def _part(
-        self, instance: InstanceEntry, capacity_bytes: int, served_now: frozenset[int]
-    ) -> InstanceChunks:
+    def _part(self, instance: InstanceEntry, capacity_bytes: int, serving: Serving) -> InstanceChunks:
         cache = self._instances.get(instance.number)
         if cache is None:
             base = keyspace.instance(instance.number, 0)
@@ -190,8 +206,8 @@ class SearchCache:
         if cache.generation != self._connection.generation:
             cache.reset()
             cache.generation = self._connection.generation
-        if cache.served_now != served_now:
-            cache.serve_only(served_now)
+        if cache.serving is not serving:
+            cache.serve_only(serving)
         cache.used_at = time.monotonic()
         return cache
 
@@ -254,7 +270,7 @@ class SearchCache:
                 return
             cache.epoch += 1
             cache.position = entry_id
-            if event[b"t"] == b"drop":
+            if event[b"r"]:
                 cache.drop(event[b"r"])
         if len(entries) == STREAM_BATCH:
             return  # there is more: the position is not confirmed yet

@@ -86,6 +86,7 @@ def _never_inserted(
         return []
     # The session remembers how many slots a file had; the storage's settings may have changed since.
     storage = replace(storage, spec={**storage.spec, "key_count_per_file": header.per_file})
+    shapes, shape_of, object_names = placing.unpack_placement(header.placement, instance)
     plan = WritePlan(
         instance=instance,
         group=GroupEntry(instance.group, instance.group_number, (), Quota(0)),
@@ -93,8 +94,9 @@ def _never_inserted(
         location_id=header.location_id,
         keys=codec.unpack_keys(keys),
         depths=(),
-        spec_sets=header.spec_sets,
-        specs=instance.spec_sets(),
+        shapes=shapes,
+        shape_of=shape_of,
+        object_names=object_names,
         insert_by_ms=header.insert_by_ms,
         deadline_ms=header.deadline_ms,
     )

@@ -9,13 +9,13 @@ import numpy as np
 
 from kvcm_platform.core.errors import DomainError
 from kvcm_platform.core.masks import Mask
-from kvcm_platform.core.metadata import Blocks
 from kvcm_platform.core.registry import (
     InstanceEntry,
     LocationSpecGroup,
     LocationSpecInfo,
     ModelDeployment,
 )
+from kvcm_platform.core.use_cases import Blocks
 from kvcm_platform.pb import meta_service_pb2 as pb
 
 OK = pb.OK

@@ -15,8 +15,9 @@ import structlog
 
 from kvcm_platform.core.errors import Code, DomainError
 from kvcm_platform.core.metadata import MetadataService
+from kvcm_platform.core.queries import BackendSelector
 from kvcm_platform.core.storage_configs import storage_configs
-from kvcm_platform.index.codec import START_LOCATIONS_TAG
+from kvcm_platform.index.codec import START_LOCATIONS_TAG, location_vector
 from kvcm_platform.index.connection import IndexUnavailable
 from kvcm_platform.index.facts import FactsBuffer
 from kvcm_platform.index.registry_mirror import RegistryMirror
@@ -125,7 +126,7 @@ class MetaHandlers:
                 "GetCacheLocationsByBackend",
                 pb.GetCacheLocationsByBackendRequest,
                 pb.GetCacheLocationsByBackendResponse,
-                self._unsupported,
+                self._by_backend,
             ),
             Rpc(
                 "GetHostCacheState",
@@ -220,6 +221,17 @@ class MetaHandlers:
         head = pb.GetCacheLocationResponse(header=mapping.header(request_id)).SerializeToString()
         return head + b"".join(found)
 
+    async def _by_backend(self, request: pb.GetCacheLocationsByBackendRequest, request_id: str) -> bytes:
+        found = await self._service.get_cache_locations_by_backend(
+            request.instance_id,
+            request.query_type,
+            mapping.query_blocks(request),
+            request.location_spec_names,
+            [BackendSelector(one.backend_type, one.strategy) for one in request.backend_selectors],
+        )
+        head = pb.GetCacheLocationsByBackendResponse(header=mapping.header(request_id)).SerializeToString()
+        return head + b"".join(map(location_vector, found))
+
     async def _location_len(self, request: pb.GetCacheLocationLenRequest, request_id: str) -> bytes:
         length = await self._service.get_cache_location_len(
             request.instance_id, request.query_type, mapping.query_blocks(request), request.sw_size
@@ -242,6 +254,7 @@ class MetaHandlers:
             mapping.blocks(request),
             request.location_spec_group_names,
             request.write_timeout_seconds,
+            request.min_replica_count,
         )
         head = pb.StartWriteCacheResponse(
             header=mapping.header(request_id),

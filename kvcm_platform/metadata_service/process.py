@@ -10,7 +10,8 @@ import grpc
 import structlog
 from redis.exceptions import RedisError
 
-from kvcm_platform.core.metadata import Limits, MetadataService
+from kvcm_platform.core.metadata import MetadataService
+from kvcm_platform.core.use_cases import Limits
 from kvcm_platform.index.connection import Connection
 from kvcm_platform.index.facts import FactsBuffer
 from kvcm_platform.index.records import WireRecords

@@ -172,7 +172,7 @@ class MetaServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def GetCacheLocationsByBackend(self, request, context):
-        """UNSUPPORTED until built.
+        """Locations of each key by kind of storage.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

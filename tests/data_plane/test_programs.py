@@ -7,9 +7,9 @@ import random
 import pytest
 
 from kvcm_platform.core.errors import DomainError
-from kvcm_platform.core.metadata import Blocks
 from kvcm_platform.core.registry import Quota
 from kvcm_platform.core.types import QueryType
+from kvcm_platform.core.use_cases import Blocks
 from kvcm_platform.index import keyspace
 from tests.support.data_plane import DataPlane, data_plane, group
 

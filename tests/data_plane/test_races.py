@@ -9,9 +9,9 @@ import time
 import pytest
 
 from kvcm_platform.core.errors import Code, DomainError
-from kvcm_platform.core.metadata import Blocks
 from kvcm_platform.core.registry import MetaIndexerSettings, ReclaimSettings
 from kvcm_platform.core.uris import parse_uri
+from kvcm_platform.core.use_cases import Blocks
 from kvcm_platform.index import keyspace, leaving, sweeps
 from kvcm_platform.index.pending import RedisPending
 from kvcm_platform.index.redis_index import shard_of

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from kvcm_platform.core.errors import Code, DomainError
-from kvcm_platform.core.metadata import Blocks
 from kvcm_platform.core.registry import ReclaimSettings
 from kvcm_platform.core.uris import parse_uri
+from kvcm_platform.core.use_cases import Blocks
 from kvcm_platform.index import keyspace, leaving
 from kvcm_platform.storage import files
 from tests.support.data_plane import DataPlane, found, group, instance, storage

@@ -7,10 +7,10 @@ import asyncio
 import pytest
 
 from kvcm_platform.core.errors import Code, DomainError
-from kvcm_platform.core.metadata import Blocks, Limits
 from kvcm_platform.core.registry import MetaIndexerSettings, Quota
 from kvcm_platform.core.types import StorageType
 from kvcm_platform.core.uris import parse_uri
+from kvcm_platform.core.use_cases import Blocks, Limits
 from kvcm_platform.index import keyspace, redis_index
 from tests.support.data_plane import DataPlane, data_plane, found, group, instance, storage
 

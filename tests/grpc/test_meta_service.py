@@ -109,7 +109,6 @@ def test_span_tracer_on_demand(stub):
         (lambda s, k: locate(s, [], pb.QT_PREFIX_MATCH), "INVALID_ARGUMENT", "block_keys"),
         (lambda s, k: locate(s, k, pb.QT_UNSPECIFIED), "INVALID_ARGUMENT", "query_type"),
         (lambda s, k: locate(s, k, 77), "INVALID_ARGUMENT", "query_type"),
-        (lambda s, k: locate(s, k, pb.QT_PREFIX_MATCH_WITH_MAMBA), "UNSUPPORTED", "MAMBA"),
         (
             lambda s, k: locate(s, k, block_mask=pb.BlockMask(offset=-1)),
             "INVALID_ARGUMENT",
@@ -141,7 +140,26 @@ def test_refusals_travel_in_the_header(stub, keys, call, expected, message):
     assert answer.header.request_id.startswith("t_")
 
 
-@pytest.mark.parametrize("name", ["GetCacheLocationsByBackend", "GetHostCacheState", "ReportEvent"])
+def test_locations_by_backend(stub, keys):
+    """A second replica lies on the only storage here; the answer has one location for each selector."""
+    started = start(stub, keys)
+    assert code(finish(stub, started.write_session_id, pb.BlockMask(offset=len(started.locations)))) == "OK"
+    again = start(stub, keys[:2], min_replica_count=2)
+    assert again.block_mask.offset == 0
+    selectors = [{"backend_type": pb.ST_NFS, "strategy": pb.LSS_WEIGHTED_RANDOM}, {"backend_type": pb.ST_3FS}]
+    request = pb.GetCacheLocationsByBackendRequest(
+        instance_id="model-a",
+        query_type=pb.QT_BATCH_GET,
+        block_keys=[*keys, 987],
+        backend_selectors=selectors,
+    )
+    answer = stub.GetCacheLocationsByBackend(request, timeout=SECONDS)
+    assert code(answer) == "OK"
+    assert [len(vector.locations) for vector in answer.key_locations] == [1] * len(keys) + [0]
+    assert [vector.locations[0] for vector in answer.key_locations[:-1]] == list(started.locations)
+
+
+@pytest.mark.parametrize("name", ["GetHostCacheState", "ReportEvent"])
 def test_later_rpcs_are_declared_and_unsupported(stub, name):
     request = getattr(pb, f"{name}Request")(instance_id="model-a")
     assert code(getattr(stub, name)(request, timeout=SECONDS)) == "UNSUPPORTED"

@@ -13,7 +13,7 @@ import redis
 from apps.cache_index.duties import DutiesReport, duties_run
 from apps.cache_index.index_session import IndexSession
 from kvcm_platform.core.masks import Mask
-from kvcm_platform.core.metadata import Blocks, Limits, MetadataService, StartedWrite
+from kvcm_platform.core.metadata import MetadataService
 from kvcm_platform.core.registry import (
     Entry,
     GroupEntry,
@@ -27,6 +27,8 @@ from kvcm_platform.core.registry import (
     StorageEntry,
 )
 from kvcm_platform.core.types import StorageType
+from kvcm_platform.core.use_cases import Blocks, Limits
+from kvcm_platform.core.writes import StartedWrite
 from kvcm_platform.index import codec, keyspace, leaving, registry
 from kvcm_platform.index.connection import Connection
 from kvcm_platform.index.facts import FactsBuffer
@@ -122,15 +124,26 @@ class DataPlane:
         registry.publish(self.client, version=version, changed=entries, removed=removed)
 
     async def start(
-        self, keys: Sequence[int], instance_id: str = "model-a", timeout: int = 30, groups: Sequence[str] = ()
+        self,
+        keys: Sequence[int],
+        instance_id: str = "model-a",
+        timeout: int = 30,
+        groups: Sequence[str] = (),
+        replicas: int = 0,
     ) -> StartedWrite:
-        return await self.service.start_write(instance_id, Blocks(keys, ()), groups, timeout)
+        return await self.service.start_write(instance_id, Blocks(keys, ()), groups, timeout, replicas)
 
     async def finish(self, started: StartedWrite, mask: Mask, instance_id: str = "model-a") -> None:
         await self.service.finish_write(instance_id, started.session_id, mask)
 
-    async def write(self, keys: Sequence[int], instance_id: str = "model-a") -> StartedWrite:
-        started = await self.start(keys, instance_id)
+    async def write(
+        self,
+        keys: Sequence[int],
+        instance_id: str = "model-a",
+        groups: Sequence[str] = (),
+        replicas: int = 0,
+    ) -> StartedWrite:
+        started = await self.start(keys, instance_id, groups=groups, replicas=replicas)
         await self.finish(started, len(started.locations), instance_id)
         return started
 

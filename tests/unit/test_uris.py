@@ -7,15 +7,16 @@ import xxhash
 
 from kvcm_platform.core.registry import LocationSpecInfo, StorageEntry
 from kvcm_platform.core.types import StorageType
-from kvcm_platform.core.uris import SlotPosition, parse_uri
+from kvcm_platform.core.uris import SlotPosition, key_names, parse_uri
 from kvcm_platform.core.uris import build_uris as build_columns
 
 TP0, TP1, BIG = LocationSpecInfo("tp0", 1024), LocationSpecInfo("tp1", 1024), LocationSpecInfo("big", 4096)
 
 
-def build_uris(*arguments) -> list[list[str]]:
+def build_uris(store, instance_id, specs, keys, location_id) -> list[list[str]]:
     """One row of URIs per key, which reads better here than one column per spec."""
-    return [list(row) for row in zip(*build_columns(*arguments), strict=True)]
+    columns = build_columns(store, instance_id, specs, key_names(keys), location_id)
+    return [list(row) for row in zip(*columns, strict=True)]
 
 
 def nfs(slots: int) -> StorageEntry:

@@ -92,16 +92,14 @@ local function usage_delta()
 end
 
 -- Ends a change: usage, sequence, epoch and one stream entry a kind of event.
--- runs: set of the run names that the dropped keys belonged to, for search caches.
+-- runs: kind of event -> set of run names whose cached blocks are not right any more, for search caches.
 local function leave(base, usage, events, runs)
   usage.apply(base)
   call('HINCRBY', base, 'seq', 1)
   for kind, keys in pairs(events or {}) do
     if #keys > 0 then
       local names = {}
-      if kind == 'drop' then
-        for run in pairs(runs) do names[#names + 1] = run end
-      end
+      for run in pairs(runs[kind] or {}) do names[#names + 1] = run end
       local epoch = call('HINCRBY', base, 'epoch', 1)
       call('XADD', base .. ':e', 'MAXLEN', '~', STREAM_LENGTH, '*', 'e', epoch, 't', kind, 'k', concat(keys),
         'r', concat(names))

@@ -41,11 +41,17 @@ local function losers(base, sid)
   return set, count
 end
 
--- Whether a block with this record needs no writing: WRITING, DELETING, or SERVING on a served storage.
-local function exists(record, served)
+-- Whether a block has a location that the planner did not see and that exists: WRITING, DELETING, or SERVING on
+-- a served storage. seen: ids of the locations that it saw, or nil.
+local function was_overtaken(record, served, seen)
   local found = false
-  each_location(record, function(_, _, status, ref)
-    if status ~= SERVING or served[ref % 65536] then found = true end
+  each_location(record, function(at, _, status, ref)
+    if status ~= SERVING or served[ref % 65536] then
+      found = true
+      for i = 1, seen and #seen or 0, 8 do
+        if sub(seen, i, i + 7) == sub(record, at + 5, at + 12) then found = false end
+      end
+    end
     return found
   end)
   return found
@@ -55,7 +61,8 @@ end
 -- ARGV: gen, sid, session header (first chunk) or '', all keys (first chunk) or '', max sessions, max keys,
 --       numbers of the served storages as 2-byte values, index of the chunk's first key, depths (2 bytes a key),
 --       keys of the chunk, tick (ms), runs of the request's existing blocks (10 + 2 bytes of depth each, first
---       chunk), then one location entry a key. One tick for all runs of a request: a chain is evicted from its tail.
+--       chunk), cmsgpack {number of a key in the chunk -> ids of the locations that the planner saw} or '', then one
+--       location entry a key. One tick for all runs of a request: a chain is evicted from its tail.
 -- Returns {'OK', indexes of keys that exist by now}; {'LATE'} after the insert-by time; {'SESSIONS'}; {'KEYS'}.
 -- Losing entries go to the pending list at once: their slots must be freed.
 register('kvcm_write', function(keys, args)
@@ -95,10 +102,11 @@ register('kvcm_write', function(keys, args)
   local runs, run_depth, sets, filled, writing = {}, {}, {}, 0, 0
   local last_run, members
   local known = #chunk > 0 and call('HMGET', base .. ':b', unpack(chunk)) or {}
+  local seen = args[13] ~= '' and cmsgpack.unpack(args[13]) or {}
   for i, key in ipairs(chunk) do
-    local entry, record = args[12 + i], known[i]
+    local entry, record = args[13 + i], known[i]
     local size = size_at(entry, 1)
-    if record and exists(record, served) then
+    if record and was_overtaken(record, served, seen[i]) then
       lost[#lost + 1] = offset + i - 1
       usage.moved(session.ref, nil, 'p', size)
       add_pending(base, now, 'f', key, entry)
@@ -156,7 +164,7 @@ local function finish_chunk(base, sid, session, from)
   end
   local chunk = unpack_keys(blob, from + 1, to)
   local records = #chunk > 0 and call('HMGET', base .. ':b', unpack(chunk)) or {}
-  local sets, dels, removed, usage, served, dropped = {}, {}, {}, usage_delta(), {}, {}
+  local sets, dels, removed, usage, served, dropped, extended = {}, {}, {}, usage_delta(), {}, {}, {}
   local stamp, serving, locid = struct.pack('>I6', now), char(SERVING), session.locid
   local filled, flipped, flipped_bytes = 0, 0, 0
   for i, key in ipairs(chunk) do
@@ -184,6 +192,8 @@ local function finish_chunk(base, sid, session, from)
                 sub(record, at + 27)
               flipped, flipped_bytes = flipped + 1, flipped_bytes + size
               served[flipped] = key
+              -- A cached answer for this block lacks what was just added to it.
+              each_location(record, function(other) extended[sub(record, other + 5, other + 14)] = true end)
             else
               local entry = sub(record, at, stop)
               local rest = sub(record, 1, at - 1) .. sub(record, stop + 1)
@@ -209,7 +219,7 @@ local function finish_chunk(base, sid, session, from)
   if #dels > 0 then call('HDEL', base .. ':b', unpack(dels)) end
   usage.moved(session.ref, 'w', 's', flipped_bytes, flipped)
   forget_runs(base, removed)
-  leave(base, usage, {serve = served, drop = dropped}, removed)
+  leave(base, usage, {serve = served, drop = dropped}, {serve = extended, drop = removed})
   if to < session.count then return to end
   if session.inserted < session.count then note_inserted(base, sid, 0, true) end
   session_drop(base, sid)

@@ -62,7 +62,7 @@ register('kvcm_remove', function(keys, args)
     if #sets > 0 then call('HSET', base .. ':b', unpack(sets)) end
     if #dels > 0 then call('HDEL', base .. ':b', unpack(dels)) end
     forget_runs(base, removed)
-    leave(base, usage, {drop = dropped}, touched)
+    leave(base, usage, {drop = dropped}, {drop = touched})
   end
   return {count, string.format('%d', bytes)}
 end)

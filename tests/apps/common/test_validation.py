@@ -206,7 +206,7 @@ def test_group_leniency() -> None:
         ({"location_spec_groups": (LocationSpecGroup("", ("tp0",)),)}, "location_spec_groups"),
         ({"location_spec_groups": (LocationSpecGroup("g", ()),)}, "location_spec_groups"),
         ({"location_spec_groups": (LocationSpecGroup("g", ("tp0", "tp0")),)}, "location_spec_groups"),
-        ({"location_spec_groups": spec_groups(256)}, "location_spec_groups"),
+        ({"location_spec_groups": spec_groups(128)}, "location_spec_groups"),
         ({"default_query_type": 9}, "default_query_type"),
     ],
 )
@@ -220,7 +220,7 @@ def test_bad_registration(changes: dict[str, Any], field: str) -> None:
     [
         registration("org/model:tp2"),
         registration("Модель=7|a+b"),
-        registration(location_spec_groups=spec_groups(255)),
+        registration(location_spec_groups=spec_groups(127)),
         registration(location_spec_infos=sizes((1 << 47) - 1, 1 << 47)),
     ],
 )

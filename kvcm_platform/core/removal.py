@@ -1,0 +1,50 @@
+"""Removal by keys and by time (WIRE.md 3.9, section A)."""
+
+from __future__ import annotations
+
+from . import masks
+from .errors import invalid
+from .masks import Mask
+from .ports import TrimMode
+from .registry import InstanceEntry
+from .types import TrimStrategy
+from .use_cases import Blocks, UseCases
+
+MIN_DELETE_DELAY_MS = 500
+"""Readers that got a URI just before a removal have at least this long (DESIGN 4.5)."""
+
+
+class Removal(UseCases):
+    def _delete_delay_ms(self, instance: InstanceEntry) -> int:
+        return max(self._group(instance).reclaim.delay_before_delete_ms, MIN_DELETE_DELAY_MS)
+
+    async def remove_cache(self, instance_id: str, blocks: Blocks, keep: Mask) -> None:
+        """Removes the blocks outside the mask, WRITING ones too; unknown keys are fine."""
+        instance = await self.instance(instance_id)
+        masks.check(keep)
+        keys = masks.unmasked(keep, await self._keys(instance, blocks))
+        removed = await self._index.remove(
+            instance, list(dict.fromkeys(keys)), self._delete_delay_ms(instance)
+        )
+        self._facts.add(instance.instance_id, removed_blocks=removed.locations)
+
+    async def trim_cache(self, instance_id: str, strategy: int, begin: int, end: int) -> None:
+        """Removes by time or everything. `begin` and `end` are unix seconds, inclusive; end 0 = now."""
+        instance = await self.instance(instance_id)
+        now = self._index.now_ms()
+        delay = self._delete_delay_ms(instance)
+        match strategy:
+            case TrimStrategy.REMOVE_ALL_CACHE:
+                removed = await self._index.trim(instance, TrimMode.UNTIL, 0, now, delay)
+            case TrimStrategy.REMOVE_ALL_META:
+                removed = await self._index.trim(instance, TrimMode.META, 0, now, delay)
+            case TrimStrategy.TIMESTAMP:
+                if begin < 0 or end < 0:
+                    raise invalid("begin_timestamp" if begin < 0 else "end_timestamp", "must not be negative")
+                end_ms = end * 1000 + 999 if end else now
+                if begin * 1000 > end_ms:
+                    raise invalid("begin_timestamp", "is after end_timestamp")
+                removed = await self._index.trim(instance, TrimMode.TIME, begin * 1000, end_ms, delay)
+            case _:
+                raise invalid("strategy", f"{strategy} is not a trim strategy")
+        self._facts.add(instance.instance_id, removed_blocks=removed)

@@ -1,0 +1,204 @@
+"""The two phases of a write (DESIGN 4.4): places for the missing blocks, then which of them were written."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from . import masks, placement
+from .errors import Code, DomainError, invalid
+from .masks import Mask
+from .placement import Serving
+from .ports import Record, Shape, WriteLimits, WritePlan
+from .registry import GroupEntry, InstanceEntry, StorageEntry
+from .use_cases import Blocks, UseCases, random_id
+
+INSERT_SECONDS = 5
+MAX_WRITE_TIMEOUT = 3600
+EMPTY_WRITE_TIMEOUT = 10
+MAX_REPLICAS = 64
+MAX_INSTANCES_REMEMBERED = 10_000
+MAX_SPECS = 1 << 18
+"""Location specs of one answer: keys times specs of a block."""
+SESSION_GONE = "write_session_id has been deleted"
+_SESSION_ID = re.compile(r"[a-z0-9]{32}")
+
+
+@dataclass(frozen=True, slots=True)
+class StartedWrite:
+    """Answer of start_write: one location (wire bytes) per block that is not in the mask, in order."""
+
+    session_id: str
+    mask: int | list[bool]
+    locations: list[bytes]
+
+
+@dataclass(slots=True)
+class Missing:
+    """What a Start has to write: each block once, with the shape of its new location."""
+
+    keys: list[int] = field(default_factory=list)
+    shapes: dict[Shape, int] = field(default_factory=dict)
+    shape_of: list[int] = field(default_factory=list)
+    replaced: dict[int, bytes] = field(default_factory=dict)
+    holders: Counter[int] = field(default_factory=Counter)
+    """Storage number -> how many of these blocks have a location there already."""
+    _last: tuple[Shape | None, int] = (None, 0)
+
+    def add(self, key: int, shape: Shape) -> None:
+        last, number = self._last
+        if shape is not last:
+            number = self.shapes.setdefault(shape, len(self.shapes))
+            self._last = shape, number
+        self.keys.append(key)
+        self.shape_of.append(number)
+
+    def add_to(self, record: bytes, storages: Sequence[int], key: int, shape: Shape) -> None:
+        """The same for a block that has locations already."""
+        self.replaced[len(self.keys)] = record
+        self.holders.update(set(storages))
+        self.add(key, shape)
+
+
+class Writes(UseCases):
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._shapes_of: dict[int, list[Shape]] = {}
+
+    async def start_write(
+        self,
+        instance_id: str,
+        blocks: Blocks,
+        group_names: Sequence[str],
+        timeout_seconds: int,
+        min_replica_count: int = 0,
+    ) -> StartedWrite:
+        """First phase: places the missing blocks and opens a write session.
+
+        A block is missing while one of the specs asked for exists less than `min_replica_count`
+        times (0 = once); each Start adds at most one location a block, on a storage that has few of
+        them.
+        """
+        instance = await self.instance(instance_id)
+        group = self._group(instance)
+        keys = await self._keys(instance, blocks)
+        wanted = self._wanted(instance, group_names, len(blocks.keys))
+        self._check_size(instance, keys, min_replica_count)
+        serving = self._served(group)
+
+        position: dict[int, int] = {}
+        for at, key in enumerate(keys):
+            position.setdefault(key, at)
+        records = await self._index.records(instance, list(position))
+        missing = Missing()
+        whole, replicas = self._shapes(instance)[0], max(1, min_replica_count)
+        for (key, at), record in zip(position.items(), records, strict=True):
+            shape = wanted[at] if wanted else whole
+            if record is None:
+                missing.add(key, shape)
+                continue
+            lacking = self._rules.lacking(record, instance, shape, serving, replicas)
+            if lacking is not None:
+                missing.add_to(record, self._rules.storages(record), key, lacking)
+        plan = self._plan(instance, group, missing, position, timeout_seconds, records)
+        locations, lost = await self._write(plan, missing, serving)
+        written = {position[key] for index, key in enumerate(missing.keys) if index not in lost}
+        return StartedWrite(
+            plan.session_id, masks.compact([at not in written for at in range(len(keys))]), locations
+        )
+
+    async def _write(
+        self, plan: WritePlan, missing: Missing, serving: Serving
+    ) -> tuple[list[bytes], set[int]]:
+        storage = await self._reserve(plan, missing.holders) if plan.keys else None
+        limits = WriteLimits(self._limits.max_sessions, plan.group.meta_indexer.max_key_count)
+        return await self._index.write(plan, storage, serving, limits)
+
+    async def _reserve(self, plan: WritePlan, holders: Mapping[int, int]) -> StorageEntry:
+        try:
+            candidates = placement.write_candidates(self._registry.current, plan.group)
+            if holders:
+                candidates = placement.spread(candidates, holders)
+            return await self._index.reserve(plan, candidates)
+        except DomainError:
+            self._facts.add(plan.instance.instance_id, write_refused=1)
+            raise
+
+    def _check_size(self, instance: InstanceEntry, keys: Sequence[int], min_replica_count: int) -> None:
+        if len(keys) * len(instance.location_spec_infos) > MAX_SPECS:
+            raise DomainError(
+                Code.TOO_LARGE,
+                f"block_keys: {len(keys)} blocks of {len(instance.location_spec_infos)} specs are more than"
+                f" {MAX_SPECS} locations to write",
+                field="block_keys",
+            )
+        if not 0 <= min_replica_count <= MAX_REPLICAS:
+            raise invalid("min_replica_count", f"{min_replica_count} is not within 0..{MAX_REPLICAS}")
+
+    def _shapes(self, instance: InstanceEntry) -> list[Shape]:
+        """The shapes of whole blocks, by the number of their spec set."""
+        known = self._shapes_of.get(instance.number)
+        if known is None:
+            if len(self._shapes_of) > MAX_INSTANCES_REMEMBERED:
+                self._shapes_of.clear()
+            known = [Shape(number, specs) for number, specs in instance.spec_sets().items()]
+            self._shapes_of[instance.number] = known
+        return known
+
+    def _wanted(self, instance: InstanceEntry, names: Sequence[str], key_count: int) -> list[Shape]:
+        """The shape that each key was asked for; empty when no groups were named: all specs."""
+        if not names:
+            return []
+        if len(names) != key_count:
+            raise invalid(
+                "location_spec_group_names", f"{len(names)} names were given for {key_count} block_keys"
+            )
+        groups = [group.name for group in instance.location_spec_groups]
+        shapes = dict(zip(groups, self._shapes(instance)[1:], strict=True))
+        unknown = next((name for name in names if name not in shapes), None)
+        if unknown is not None:
+            raise invalid("location_spec_group_names", f"the instance has no group {unknown!r}")
+        return [shapes[name] for name in names]
+
+    def _plan(
+        self,
+        instance: InstanceEntry,
+        group: GroupEntry,
+        missing: Missing,
+        position: dict[int, int],
+        timeout_seconds: int,
+        existing: Sequence[Record],
+    ) -> WritePlan:
+        if timeout_seconds <= 0:
+            timeout_seconds = self._limits.default_write_timeout if missing.keys else EMPTY_WRITE_TIMEOUT
+        timeout_ms = min(timeout_seconds, MAX_WRITE_TIMEOUT) * 1000
+        now = self._index.now_ms()
+        location_id = random_id(8)
+        shapes = tuple(missing.shapes) or (self._shapes(instance)[0],)
+        return WritePlan(
+            instance=instance,
+            group=group,
+            session_id=random_id(24) + location_id,
+            location_id=location_id,
+            keys=missing.keys,
+            depths=[position[key] for key in missing.keys],
+            shapes=shapes,
+            shape_of=missing.shape_of if len(shapes) > 1 else (),
+            insert_by_ms=now + min(INSERT_SECONDS * 1000, timeout_ms),
+            deadline_ms=now + timeout_ms,
+            tick_ms=now,
+            existing=existing,
+            replaced=missing.replaced,
+        )
+
+    async def finish_write(self, instance_id: str, session_id: str, success: Mask) -> None:
+        """Second phase: successes become SERVING, failures are writable again at once."""
+        instance = await self.instance(instance_id)
+        if not _SESSION_ID.fullmatch(session_id):
+            raise DomainError(Code.INTERNAL, SESSION_GONE)
+        masks.check(success, "success_blocks")
+        written, failed = await self._index.finish(instance, session_id, success)
+        self._facts.add(instance.instance_id, written_blocks=written, failed_blocks=failed)
