@@ -125,6 +125,21 @@ class PrefixSource(Protocol):
         """
         ...
 
+    def cached(
+        self,
+        instance: InstanceEntry,
+        raw: bytes,
+        serving: Serving,
+        depth: int,
+        tick: int,
+        capacity_bytes: int,
+    ) -> Prefix | None:
+        """The same at once, where all of it is in memory; None = `prefix` must be asked.
+
+        `raw` holds the keys as int64 in the machine's order of bytes.
+        """
+        ...
+
 
 class RecordRules(Protocol):
     """What a record says."""

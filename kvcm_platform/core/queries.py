@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
@@ -73,6 +74,34 @@ class Queries(UseCases):
             names = frozenset(spec_names)
             return [self._rules.only_specs(wire, names) for wire in found]
         return found
+
+    def prefix_at_once(self, instance_id: str, raw: bytes, offset: int) -> list[bytes] | None:
+        """get_cache_location by PREFIX_MATCH, where the caches of this process have all that it takes.
+
+        `raw` holds the keys as int64 in the machine's order of bytes; the first `offset` are masked, as an
+        offset of a mask says. None, with nothing done, in every other case, also where the call is to be
+        refused.
+        """
+        registry = self._registry.current
+        instance = registry.instances.get(instance_id)
+        group = registry.groups.get(instance.group) if instance is not None else None
+        count = len(raw) >> 3
+        if instance is None or group is None or not 0 <= offset < count <= self._limits.max_keys:
+            return None
+        serving = self._served(group)
+        if not serving.is_readable:
+            return None
+        tick = self._index.now_ms()
+        cache_bytes = group.meta_indexer.cache_policy.capacity_mb << 20
+        wanted = raw[offset << 3 :] if offset else raw
+        match = self._prefixes.cached(instance, wanted, serving, offset, tick, cache_bytes)
+        if match is None:
+            return None
+        if offset:
+            held = struct.unpack(f"={offset}q", raw[: offset << 3])
+            self._index.touch_keys(instance, held, 0, tick)
+        self._note_query(instance, match.count, match.count)
+        return match.pieces
 
     async def get_cache_location_len(self, instance_id: str, query: int, blocks: Blocks, sw_size: int) -> int:
         """How long the hit is: matched prefix, hits of a batch, or the end of the right-most window."""

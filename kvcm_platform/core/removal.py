@@ -22,7 +22,7 @@ class Removal(UseCases):
         """Removes the blocks outside the mask, WRITING ones too; unknown keys are fine."""
         instance = await self.instance(instance_id)
         masks.check(keep)
-        keys = masks.unmasked(keep, await self._keys(instance, blocks))
+        keys = masks.unmasked(keep, await self._plain_keys(instance, blocks))
         removed = await self._index.remove(
             instance, list(dict.fromkeys(keys)), self._delete_delay_ms(instance)
         )

@@ -6,6 +6,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import cast
 
 import numpy as np
 
@@ -97,6 +98,6 @@ class TokenKeys:
         """Whether so many tokens should not be hashed on an event loop."""
         return count >= self._slow_from
 
-    def keys(self, tokens: Sequence[int] | Keys, block_size: int) -> Keys:
-        """One signed 64-bit key for each full block of `block_size` (> 0) tokens."""
-        return self._hash(np.asarray(tokens, dtype=np.int64), block_size)
+    def keys(self, tokens: Sequence[int], block_size: int) -> Sequence[int]:
+        """One signed 64-bit key for each full block of `block_size` (> 0) tokens: an int64 array."""
+        return cast(Sequence[int], self._hash(np.asarray(tokens, dtype=np.int64), block_size))

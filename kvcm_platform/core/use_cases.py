@@ -7,15 +7,15 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from . import placement
-from .block_keys import chained_block_keys
 from .errors import Code, DomainError, invalid
 from .placement import Serving
 from .ports import BlockIndex, Facts, PrefixSource, RecordRules, RegistrySource
 from .registry import GroupEntry, InstanceEntry, Registry
+from .token_keys import TokenKeys
 
-LONG_PROMPT = 16_384
-"""Token ids from which on hashing leaves the event loop."""
 SHOWN = 128
 """Characters of a caller's text that a message repeats."""
 
@@ -55,6 +55,7 @@ class UseCases:
         registry: RegistrySource,
         facts: Facts,
         limits: Limits | None = None,
+        token_keys: TokenKeys | None = None,
     ) -> None:
         self._index = index
         self._prefixes = prefixes
@@ -62,6 +63,7 @@ class UseCases:
         self._registry = registry
         self._facts = facts
         self._limits = limits or Limits()
+        self._token_keys = token_keys or TokenKeys(None, 0)
         self._serving: dict[str, Serving] = {}
         self._serving_of: Registry | None = None
 
@@ -99,6 +101,11 @@ class UseCases:
             raise placement.unreadable(self._registry.current, group)
         return serving
 
+    async def _plain_keys(self, instance: InstanceEntry, blocks: Blocks) -> list[int]:
+        """The same as numbers: what is written or removed is looked at key by key."""
+        keys = await self._keys(instance, blocks)
+        return keys.tolist() if isinstance(keys, np.ndarray) else list(keys)
+
     async def _keys(self, instance: InstanceEntry, blocks: Blocks) -> Sequence[int]:
         if len(blocks.keys) > self._limits.max_keys:
             raise DomainError(
@@ -118,7 +125,8 @@ class UseCases:
             )
         if instance.block_size <= 0:
             raise invalid("block_size", "the instance was registered without one, token_ids cannot be used")
-        if len(blocks.tokens) > LONG_PROMPT:
-            # Hashing holds the interpreter now and then, but other calls get their turn.
-            return await asyncio.to_thread(chained_block_keys, blocks.tokens, instance.block_size)
-        return chained_block_keys(blocks.tokens, instance.block_size)
+        hashing = self._token_keys
+        if hashing.is_slow(len(blocks.tokens)):
+            # The Python loop holds the interpreter now and then, but other calls get their turn.
+            return await asyncio.to_thread(hashing.keys, blocks.tokens, instance.block_size)
+        return hashing.keys(blocks.tokens, instance.block_size)

@@ -84,7 +84,7 @@ class Writes(UseCases):
         """
         instance = await self.instance(instance_id)
         group = self._group(instance)
-        keys = await self._keys(instance, blocks)
+        keys = await self._plain_keys(instance, blocks)
         wanted = self._wanted(instance, group_names, len(blocks.keys))
         self._check_size(instance, keys, min_replica_count)
         serving = self._served(group)

@@ -36,6 +36,7 @@ from .usage import as_dict
 CHUNK = 64
 """Blocks a chunk."""
 KEY_BYTES = 8
+CHUNK_KEY_BYTES = CHUNK * KEY_BYTES
 CHOICES = 4
 """Different choices of locations that a chunk of blocks with several locations keeps."""
 CONFIRM_AFTER = 0.12
@@ -89,6 +90,54 @@ class SearchCache:
                 return match
         return await self._index.prefix(instance, keys, serving, depth, tick)
 
+    def cached(
+        self,
+        instance: InstanceEntry,
+        raw: bytes,
+        serving: Serving,
+        depth: int,
+        tick: int,
+        capacity_bytes: int,
+    ) -> Prefix | None:
+        """What `prefix` would give, where that needs no I/O: every chunk is here, the position is confirmed.
+
+        `raw` holds the keys as int64 of this machine. None leaves no trace: `prefix` has it all to do.
+        """
+        if not self._max_bytes or not capacity_bytes or self._is_strict or instance.location_spec_groups:
+            return None
+        cache = self._part(instance, capacity_bytes, serving)
+        if cache.confirmed_at < max(cache.used_at - CONFIRM_AFTER, cache.distrusted_at):
+            return None
+        total = len(raw) // KEY_BYTES
+        used = self._chunks(cache, raw)
+        if len(used) * CHUNK < total:
+            return None
+        return Prefix(total, self._use(cache, used, depth, tick))
+
+    def _chunks(self, cache: InstanceChunks, raw: bytes) -> list[Chunk]:
+        """The chunks that the keys begin with."""
+        used: list[Chunk] = []
+        find = cache.chunks.get
+        for at in range(0, len(raw), CHUNK_KEY_BYTES):
+            chunk = find(raw[at : at + CHUNK_KEY_BYTES])
+            if chunk is None:
+                break
+            used.append(chunk)
+        return used
+
+    def _use(self, cache: InstanceChunks, used: list[Chunk], depth: int, tick: int) -> list[bytes]:
+        """The chunks' answers; notes their use."""
+        pieces: list[bytes] = []
+        to_end, touch, base = cache.chunks.move_to_end, self._index.recency.touch_runs, cache.base
+        for chunk in used:
+            wires = chunk.wires
+            pieces.append(wires[0] if len(wires) == 1 else random.choice(wires))  # noqa: S311
+            to_end(chunk.name)
+            touch(base, chunk.runs, depth, tick)
+            depth += CHUNK
+        self.counters.hit_chunks += len(used)
+        return pieces
+
     async def _match(
         self,
         cache: InstanceChunks,
@@ -99,22 +148,10 @@ class SearchCache:
         depth: int,
         tick: int,
     ) -> tuple[Prefix, list[Chunk]]:
-        pieces: list[bytes] = []
-        used: list[Chunk] = []
-        at, total, step = 0, len(keys), CHUNK * KEY_BYTES
-        find = cache.chunks.get
-        while at < total:
-            chunk = find(raw[at * KEY_BYTES : at * KEY_BYTES + step])
-            if chunk is None:
-                break
-            pieces.append(chunk.wires[0] if len(chunk.wires) == 1 else random.choice(chunk.wires))  # noqa: S311
-            used.append(chunk)
-            cache.chunks.move_to_end(chunk.name)
-            self._index.recency.touch_runs(cache.base, chunk.runs, depth + at, tick)
-            at += CHUNK
-        at = min(at, total)
-        self.counters.hit_chunks += len(used)
-        if at < total:
+        used = self._chunks(cache, raw)
+        pieces = self._use(cache, used, depth, tick)
+        at = min(len(used) * CHUNK, len(keys))
+        if at < len(keys):
             at = await self._read_on(cache, instance, keys, raw, serving, depth, tick, at, pieces)
         return Prefix(at, pieces), used
 

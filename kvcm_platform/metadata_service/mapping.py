@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import struct
 import time
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -19,6 +21,10 @@ from kvcm_platform.core.use_cases import Blocks
 from kvcm_platform.pb import meta_service_pb2 as pb
 
 OK = pb.OK
+FEW_KEYS = 48
+"""Up to here the way over numpy, 1.5 us, costs more than one number after the other."""
+_OK_STATUS = b"\x0a\x02\x08\x01\x12"
+"""status {code: OK}, then the tag of request_id."""
 _DEPLOYMENT = (
     "model_name",
     "dtype",
@@ -37,6 +43,25 @@ def request_id(trace_id: str) -> str:
     return f"{trace_id}_{time.time_ns() // 1000}"
 
 
+def ok_head(request_id: str) -> bytes:
+    """The encoded header member of any answer, with code OK: `header` without its objects."""
+    text = request_id.encode()
+    inner = _OK_STATUS + _length(len(text)) + text
+    return b"\x0a" + _length(len(inner)) + inner
+
+
+def _length(size: int) -> bytes:
+    """A length as protobuf's varint."""
+    if size < 0x80:
+        return bytes((size,))
+    parts = bytearray()
+    while size >= 0x80:
+        parts.append(size & 0x7F | 0x80)
+        size >>= 7
+    parts.append(size)
+    return bytes(parts)
+
+
 def header(request_id: str, error: DomainError | None = None, trace: str = "") -> pb.CommonResponseHeader:
     """The response header; without an error its code is OK."""
     code = OK if error is None else error.forms.wire
@@ -50,6 +75,13 @@ def header(request_id: str, error: DomainError | None = None, trace: str = "") -
 
 def blocks(request: Any) -> Blocks:
     return Blocks(request.block_keys, request.token_ids)
+
+
+def raw_keys(keys: Sequence[int]) -> bytes:
+    """Keys of a message as int64 in the machine's order of bytes."""
+    if len(keys) <= FEW_KEYS:
+        return struct.pack(f"={len(keys)}q", *keys)
+    return np.asarray(keys, dtype=np.int64).tobytes()
 
 
 def query_blocks(request: Any) -> Blocks:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -28,7 +29,6 @@ from . import mapping
 from .access import Caller, Claim, MetaAccess
 from .control_link import ControlLink
 from .faults import Faults, Handler
-from .limits import DoorLimits
 
 log = structlog.get_logger(__name__)
 SHOWN = 256
@@ -45,6 +45,8 @@ class Rpc:
     response: type[Any]
     handle: Handler
     is_gated: bool = True
+    at_once: Callable[[Any], list[bytes] | None] | None = None
+    """What follows the answer's header, where that needs no I/O."""
 
     @property
     def http_path(self) -> str:
@@ -70,8 +72,11 @@ class StandDown:
     def set(self, milliseconds: int) -> None:
         self._until = time.monotonic() + milliseconds / 1000 if milliseconds > 0 else 0.0
 
+    def is_set(self) -> bool:
+        return self._until > 0 and time.monotonic() < self._until
+
     def check(self) -> None:
-        if self._until and time.monotonic() < self._until:
+        if self.is_set():
             raise DomainError(Code.NOT_LEADER, "Server is not leader")
 
 
@@ -84,7 +89,6 @@ class MetaHandlers:
         facts: FactsBuffer,
         access: MetaAccess,
         endpoint: Endpoint,
-        limits: DoorLimits,
         faults: Faults | None = None,
     ) -> None:
         self._service = service
@@ -93,12 +97,10 @@ class MetaHandlers:
         self._facts = facts
         self._access = access
         self._endpoint = endpoint
-        self._max_calls = limits.calls
-        self._running = 0
         self.stand_down = StandDown()
         rpcs = self._table()
         if faults is not None:
-            rpcs = [replace(rpc, handle=faults.guarded(rpc.name, rpc.handle)) for rpc in rpcs]
+            rpcs = [replace(rpc, handle=faults.guarded(rpc.name, rpc.handle), at_once=None) for rpc in rpcs]
         self.rpcs = {rpc.name: rpc for rpc in rpcs}
 
     def _table(self) -> list[Rpc]:
@@ -108,7 +110,13 @@ class MetaHandlers:
                 "GetInstanceInfo", pb.GetInstanceInfoRequest, pb.GetInstanceInfoResponse, self._instance_info
             ),
             Rpc("GetCacheMeta", pb.GetCacheMetaRequest, pb.GetCacheMetaResponse, self._cache_meta),
-            Rpc("GetCacheLocation", pb.GetCacheLocationRequest, pb.GetCacheLocationResponse, self._location),
+            Rpc(
+                "GetCacheLocation",
+                pb.GetCacheLocationRequest,
+                pb.GetCacheLocationResponse,
+                self._location,
+                at_once=self._location_at_once,
+            ),
             Rpc(
                 "GetCacheLocationLen",
                 pb.GetCacheLocationLenRequest,
@@ -141,17 +149,31 @@ class MetaHandlers:
             Rpc("ReportEvent", pb.ReportEventRequest, pb.ReportEventResponse, self._unsupported),
         ]
 
+    def at_once(self, rpc: Rpc, request: Any, caller: Caller) -> bytes | None:
+        """The answer of a call that is to succeed without I/O, with what `call` notes of it.
+
+        None, with nothing done, in every other case: `call` must be asked.
+        """
+        handle = rpc.at_once
+        trace_id = request.trace_id
+        if handle is None or trace_id.endswith(SPAN_SUFFIX):
+            return None
+        begun = time.perf_counter()
+        if not self._access.is_free(caller) or self.stand_down.is_set():
+            return None
+        pieces = handle(request)
+        if pieces is None:
+            return None
+        answer = b"".join((mapping.ok_head(mapping.request_id(trace_id)), *pieces))
+        self._facts.rpc(rpc.name, time.perf_counter() - begun, False)
+        return answer
+
     async def call(self, rpc: Rpc, request: Any, caller: Caller) -> bytes:
         """Carries out one call. Raises DomainError only where the answer is no message (CODES.grpc != OK)."""
         begun = time.perf_counter()
         request_id = mapping.request_id(request.trace_id)
         failed: DomainError | None = None
-        self._running += 1
         try:
-            if self._running > self._max_calls:
-                raise DomainError(
-                    Code.TOO_MANY, f"{self._max_calls} calls are in work here, the most (KVCM_MAX_CALLS)"
-                )
             claim = await self._access.check(caller)
             if rpc.is_gated:
                 self.stand_down.check()
@@ -165,8 +187,6 @@ class MetaHandlers:
         except Exception:
             log.exception("call failed", rpc=rpc.name, request_id=request_id[-SHOWN:])
             failed = DomainError(Code.INTERNAL, "internal error, see the server's log")
-        finally:
-            self._running -= 1
         seconds = time.perf_counter() - begun
         self._facts.rpc(rpc.name, seconds, failed is not None)
         if failed is not None:
@@ -229,8 +249,20 @@ class MetaHandlers:
             request.sw_size,
             request.location_spec_names,
         )
-        head = pb.GetCacheLocationResponse(header=mapping.header(request_id)).SerializeToString()
-        return head + b"".join(found)
+        return b"".join((mapping.ok_head(request_id), *found))
+
+    def _location_at_once(self, request: pb.GetCacheLocationRequest) -> list[bytes] | None:
+        """A prefix match by keys without more than an offset as its mask: what engines ask most."""
+        keys = request.block_keys
+        if request.query_type != pb.QT_PREFIX_MATCH or not keys or request.location_spec_names:
+            return None
+        offset = 0
+        if request.HasField("block_mask"):
+            mask = request.block_mask
+            if mask.WhichOneof("info") != "offset":
+                return None
+            offset = mask.offset
+        return self._service.prefix_at_once(request.instance_id, mapping.raw_keys(keys), offset)
 
     async def _by_backend(self, request: pb.GetCacheLocationsByBackendRequest, request_id: str) -> bytes:
         found = await self._service.get_cache_locations_by_backend(
@@ -240,8 +272,7 @@ class MetaHandlers:
             request.location_spec_names,
             [BackendSelector(one.backend_type, one.strategy) for one in request.backend_selectors],
         )
-        head = pb.GetCacheLocationsByBackendResponse(header=mapping.header(request_id)).SerializeToString()
-        return head + b"".join(map(location_vector, found))
+        return mapping.ok_head(request_id) + b"".join(map(location_vector, found))
 
     async def _location_len(self, request: pb.GetCacheLocationLenRequest, request_id: str) -> bytes:
         length = await self._service.get_cache_location_len(
@@ -278,19 +309,19 @@ class MetaHandlers:
         await self._service.finish_write(
             request.instance_id, request.write_session_id, mapping.mask(request, "success_blocks")
         )
-        return pb.CommonResponse(header=mapping.header(request_id)).SerializeToString()
+        return mapping.ok_head(request_id)
 
     async def _remove(self, request: pb.RemoveCacheRequest, request_id: str) -> bytes:
         await self._service.remove_cache(
             request.instance_id, mapping.blocks(request), mapping.mask(request, "block_mask")
         )
-        return pb.CommonResponse(header=mapping.header(request_id)).SerializeToString()
+        return mapping.ok_head(request_id)
 
     async def _trim(self, request: pb.TrimCacheRequest, request_id: str) -> bytes:
         await self._service.trim_cache(
             request.instance_id, request.strategy, request.begin_timestamp, request.end_timestamp
         )
-        return pb.CommonResponse(header=mapping.header(request_id)).SerializeToString()
+        return mapping.ok_head(request_id)
 
     async def _cluster_info(self, request: pb.GetClusterInfoRequest, request_id: str) -> bytes:
         """Every node serves: clients that look for a leader are sent to the node they asked."""

@@ -10,7 +10,9 @@ import grpc
 import structlog
 from redis.exceptions import RedisError
 
+from kvcm_platform.core import native
 from kvcm_platform.core.metadata import MetadataService
+from kvcm_platform.core.token_keys import TokenKeys
 from kvcm_platform.core.use_cases import Limits
 from kvcm_platform.index.connection import Connection
 from kvcm_platform.index.facts import FactsBuffer
@@ -24,7 +26,6 @@ from .access import MetaAccess
 from .background import Background
 from .control_link import ControlLink
 from .faults import Faults
-from .limits import DoorLimits
 from .meta_handlers import Endpoint, MetaHandlers
 from .serving import HttpServer, listen, until
 from .transports import grpcio, http
@@ -36,23 +37,22 @@ from .transports.fast.tls import tls_of
 
 log = structlog.get_logger(__name__)
 GRACE_SECONDS = 5.0
+TOKEN_MEMO_BYTES = 32 << 20
+"""About four million token ids; unused where the compiled loop was built."""
 START_SECONDS = 30.0
 
 
 class Process:
     def __init__(self, env: Env) -> None:
         self._env = env
-        self._limits = DoorLimits.of(env)
+        self._max_bytes = env["KVCM_MAX_MESSAGE_MB"] << 20
         self.connection = Connection(env.redis_url)
         self.index = RedisIndex(self.connection)
         self.mirror = RegistryMirror(self.connection)
         self.facts = FactsBuffer(f"metadata:{env.node_id}:{os.getpid()}")
         faults = Faults(self.connection) if env["KVCM_DEBUG_SERVICE"] else None
         self.control = ControlLink(
-            env.control_address,
-            env.internal_token,
-            self._limits.message_bytes,
-            has_debug_service=faults is not None,
+            env.control_address, env.internal_token, self._max_bytes, has_debug_service=faults is not None
         )
         limits = Limits(
             max_keys=env["KVCM_MAX_KEYS"],
@@ -63,15 +63,14 @@ class Process:
         self.search_cache = SearchCache(
             self.index, env["KVCM_SEARCH_CACHE_MB"] << 20, is_strict=env["KVCM_STRICT_READS"]
         )
+        token_keys = TokenKeys(native.load_built(), TOKEN_MEMO_BYTES)
         service = MetadataService(
-            self.index, self.search_cache, WireRecords(), self.mirror, self.facts, limits
+            self.index, self.search_cache, WireRecords(), self.mirror, self.facts, limits, token_keys
         )
         host = "localhost" if env.is_loopback else env.bind
         endpoint = Endpoint(env.node_id, host, env["KVCM_META_RPC_PORT"], env["KVCM_META_HTTP_PORT"])
         access = MetaAccess(env.meta_auth, env["KVCM_META_NETWORKS"], env.internal_token, self.connection)
-        self.handlers = MetaHandlers(
-            service, self.mirror, self.control, self.facts, access, endpoint, self._limits, faults
-        )
+        self.handlers = MetaHandlers(service, self.mirror, self.control, self.facts, access, endpoint, faults)
         self.background = Background(
             self.connection,
             self.index,
@@ -90,8 +89,7 @@ class Process:
             loop.add_signal_handler(number, stop.set)
         await self._connect(stop)
         rpc_server = await self._rpc_server()
-        app = http.build_app(self.handlers, self._limits.message_bytes)
-        http_server = HttpServer(app, GRACE_SECONDS, self._limits.header_bytes)
+        http_server = HttpServer(http.build_app(self.handlers, self._max_bytes), GRACE_SECONDS)
         http_socket = listen(self._env.bind, self._env["KVCM_META_HTTP_PORT"], is_shared=True)
         await rpc_server.start()
         tasks = [
@@ -124,10 +122,10 @@ class Process:
             return FastServer(
                 build_routes(self.handlers, self.control),
                 listen(self._env.bind, port, is_shared=True),
-                FastLimits.of(self._limits),
+                FastLimits(max_message_bytes=self._max_bytes),
                 tls_of(self._env["KVCM_TLS_CERT"], self._env["KVCM_TLS_KEY"]),
             )
-        server = await grpcio.build_server(self.handlers, self.control, self._limits)
+        server = await grpcio.build_server(self.handlers, self.control, self._max_bytes)
         server.add_insecure_port(f"{self._host()}:{port}")
         return server
 

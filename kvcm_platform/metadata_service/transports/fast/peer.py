@@ -13,7 +13,7 @@ from .connection import Connection
 from .events import Call, Event
 from .limits import Limits
 from .messages import Refused, Status, inflated
-from .routes import Route, refusal_of
+from .routes import Route, Unary, refusal_of
 
 log = structlog.get_logger(__name__)
 WRITE_HIGH_BYTES = 1 << 20
@@ -119,6 +119,14 @@ class Peer(asyncio.Protocol):
         self._flush()
 
     def _begin(self, call: Call) -> None:
+        route = call.route
+        is_timely = call.deadline is None or call.deadline > self._time()
+        if type(route) is Unary and is_timely and not call.is_compressed:
+            answer = route.at_once(call.message, self._caller_of(call))
+            if answer is not None:
+                # No task for it; who called this flushes.
+                self._connection.answer(call.stream_id, answer)
+                return
         self._tasks[call.stream_id] = self._loop.create_task(self._serve(call))
 
     def _cancel(self, stream_id: int) -> None:
@@ -139,11 +147,7 @@ class Peer(asyncio.Protocol):
             message = call.message
             if call.is_compressed:
                 message = await self._inflated(message)
-            caller = self._caller
-            if call.credentials != self._credentials:
-                self._credentials = call.credentials
-                caller = self._caller = Caller(caller.address, *call.credentials)
-            answer = await call.route(message, caller, remaining)
+            answer = await call.route(message, self._caller_of(call), remaining)
         except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001
             self._refuse(stream_id, error)
         else:
@@ -152,9 +156,13 @@ class Peer(asyncio.Protocol):
             if timer is not None:
                 timer.cancel()
             self._tasks.pop(stream_id, None)
-        if not self._is_flush_due:
-            self._is_flush_due = True
-            self._loop.call_soon(self._flush)
+        self._flush_soon()
+
+    def _caller_of(self, call: Call) -> Caller:
+        if call.credentials != self._credentials:
+            self._credentials = call.credentials
+            self._caller = Caller(self._caller.address, *call.credentials)
+        return self._caller
 
     async def _inflated(self, message: bytes) -> bytes:
         most = self._limits.max_message_bytes
@@ -174,6 +182,11 @@ class Peer(asyncio.Protocol):
             refusal = Refused(Status.UNKNOWN, f"Unexpected {type(error)}: {error}")
         self._connection.refuse(stream_id, refusal.status, refusal.message)
 
+    def _flush_soon(self) -> None:
+        if not self._is_flush_due:
+            self._is_flush_due = True
+            self._loop.call_soon(self._flush)
+
     def _flush(self) -> None:
         """Writes what the machine has, in as few writes as there are slices; ends when it is finished."""
         self._is_flush_due = False
@@ -185,8 +198,10 @@ class Peer(asyncio.Protocol):
             transport.write(data)
             if self._paused_at is not None:
                 return
-        for call in connection.released():
-            self._begin(call)
+        if released := connection.released():
+            for call in released:
+                self._begin(call)
+            self._flush_soon()
         if connection.is_finished:
             self._end(transport)
 

@@ -7,6 +7,7 @@ from collections.abc import Coroutine
 from typing import Any, Protocol
 
 import grpc
+import structlog
 from google.protobuf.message import DecodeError
 from grpc_health.v1 import health_pb2
 
@@ -18,6 +19,7 @@ from ...meta_handlers import MetaHandlers, Rpc
 from ..grpcio import META_SERVICE
 from .messages import Refused, Status
 
+log = structlog.get_logger(__name__)
 HEALTH = health_pb2.DESCRIPTOR.services_by_name["Health"]
 DESERIALIZING = "Exception deserializing request!"
 
@@ -32,7 +34,9 @@ class Route(Protocol):
 
 def build_routes(handlers: MetaHandlers, control: ControlLink) -> dict[bytes, Route]:
     """Routes by the value of `:path`."""
-    routes = {f"/{META_SERVICE}/{rpc.name}": _unary(rpc, handlers) for rpc in handlers.rpcs.values()}
+    routes: dict[str, Route] = {
+        f"/{META_SERVICE}/{rpc.name}": Unary(rpc, handlers) for rpc in handlers.rpcs.values()
+    }
     for service, methods in control.services.items():
         for name in methods:
             path = f"/{service}/{name}"
@@ -57,18 +61,34 @@ def refusal_of(error: BaseException) -> Refused | None:
             return None
 
 
-def _unary(rpc: Rpc, handlers: MetaHandlers) -> Route:
-    parse = rpc.request.FromString
-    call = handlers.call
+class Unary:
+    """One RPC of MetaService. `at_once` is the way of a call that needs no I/O; it never raises."""
 
-    def serve(message: bytes, caller: Caller, remaining: float | None) -> Coroutine[Any, Any, bytes]:
+    __slots__ = ("_handlers", "_parse", "_rpc")
+
+    def __init__(self, rpc: Rpc, handlers: MetaHandlers) -> None:
+        self._rpc = rpc
+        self._handlers = handlers
+        self._parse = rpc.request.FromString
+
+    def __call__(self, message: bytes, caller: Caller, remaining: float | None) -> Coroutine[Any, Any, bytes]:
         try:
-            request = parse(message)
+            request = self._parse(message)
         except DecodeError as error:
             raise Refused(Status.INTERNAL, DESERIALIZING) from error
-        return call(rpc, request, caller)
+        return self._handlers.call(self._rpc, request, caller)
 
-    return serve
+    def at_once(self, message: bytes, caller: Caller) -> bytes | None:
+        """The answer; None = the usual way decides, about errors too."""
+        if self._rpc.at_once is None:
+            return None
+        try:
+            return self._handlers.at_once(self._rpc, self._parse(message), caller)
+        except DecodeError:
+            return None
+        except Exception:
+            log.exception("the short way failed", rpc=self._rpc.name)
+            return None
 
 
 def _forward(method: str, control: ControlLink) -> Route:
