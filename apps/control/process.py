@@ -18,6 +18,7 @@ from apps.control.duties import Duties
 from apps.control.leader import Leader
 from apps.control.meta_link import MetaLink
 from apps.control.node import Node
+from kvcm_platform.metadata_service.limits import DoorLimits
 from kvcm_platform.metadata_service.serving import HttpServer, listen, until
 from kvcm_platform.settings.env import Env
 
@@ -48,13 +49,15 @@ class ControlProcess:
         self.debug_port = debug_port if self._debug_rpcs else None
         self.rpc_port = env["KVCM_ADMIN_RPC_PORT"] if rpc_port is None else rpc_port
         self.http_port = env["KVCM_ADMIN_HTTP_PORT"] if http_port is None else http_port
-        self._max_bytes = env["KVCM_MAX_MESSAGE_MB"] << 20
+        self._limits = DoorLimits.of(env)
         # Calls and duties do not wait for each other's threads.
         self._call_threads = ThreadPoolExecutor(CALL_THREADS, thread_name_prefix="call")
         self._duty_threads = ThreadPoolExecutor(DUTY_THREADS, thread_name_prefix="duty")
         self.leader = Leader(index_client, env.node_id, env["KVCM_LEADER_LEASE_MS"])
         meta_host = env.control_address.rpartition(":")[0]
-        meta = MetaLink(f"{meta_host}:{env['KVCM_META_RPC_PORT']}", env.internal_token, self._max_bytes)
+        meta = MetaLink(
+            f"{meta_host}:{env['KVCM_META_RPC_PORT']}", env.internal_token, self._limits.message_bytes
+        )
         self._node = Node(
             env=env, leader=self.leader, meta=meta, campaign_delay_ms=env["KVCM_LEADER_LEASE_MS"]
         )
@@ -72,7 +75,7 @@ class ControlProcess:
         """Serves until `stop`; then takes no more calls, ends those in flight, and gives the lease back."""
         host = f"[{self._env.bind}]" if ":" in self._env.bind else self._env.bind
         rpcs = list(RPCS.values())
-        rpc_server = await rpc.build_server(self._dispatcher, [*rpcs, *self._debug_rpcs], self._max_bytes)
+        rpc_server = await rpc.build_server(self._dispatcher, [*rpcs, *self._debug_rpcs], self._limits)
         self.rpc_port = rpc_server.add_insecure_port(f"{host}:{self.rpc_port}")
         self.http_port, http_server, serving = self._serve_http(self.http_port, rpcs)
         http_servers, tasks = [http_server], [serving]
@@ -101,7 +104,8 @@ class ControlProcess:
     def _serve_http(self, port: int, rpcs: list[Rpc]) -> tuple[int, HttpServer, asyncio.Task[None]]:
         """Begins to serve the HTTP form of `rpcs`: the port, the server, and the task that runs it."""
         listening = listen(self._env.bind, port)
-        server = HttpServer(http.build_app(self._dispatcher, rpcs, self._max_bytes), GRACE_SECONDS)
+        app = http.build_app(self._dispatcher, rpcs, self._limits.message_bytes)
+        server = HttpServer(app, GRACE_SECONDS, self._limits.header_bytes)
         return listening.getsockname()[1], server, asyncio.create_task(server.serve(sockets=[listening]))
 
 

@@ -76,6 +76,15 @@ def all_of_instance(base: str) -> list[str]:
     return [base, *(suffix(base) for suffix in suffixes)]
 
 
+def meta_index(name: str) -> str:
+    """Base key of a MetaIndex's count over its shards."""
+    return f"{{mi:{name}}}"
+
+
+def meta_index_shard(name: str, shard: int) -> str:
+    return f"{{mi:{name}:{shard}}}"
+
+
 def group(number: int) -> str:
     return f"{{g:{number}}}"
 

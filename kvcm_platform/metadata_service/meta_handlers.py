@@ -29,6 +29,7 @@ from . import mapping
 from .access import Caller, Claim, MetaAccess
 from .control_link import ControlLink
 from .faults import Faults, Handler
+from .limits import DoorLimits
 
 log = structlog.get_logger(__name__)
 SHOWN = 256
@@ -89,6 +90,7 @@ class MetaHandlers:
         facts: FactsBuffer,
         access: MetaAccess,
         endpoint: Endpoint,
+        limits: DoorLimits,
         faults: Faults | None = None,
     ) -> None:
         self._service = service
@@ -97,6 +99,8 @@ class MetaHandlers:
         self._facts = facts
         self._access = access
         self._endpoint = endpoint
+        self._max_calls = limits.calls
+        self._running = 0
         self.stand_down = StandDown()
         rpcs = self._table()
         if faults is not None:
@@ -173,7 +177,12 @@ class MetaHandlers:
         begun = time.perf_counter()
         request_id = mapping.request_id(request.trace_id)
         failed: DomainError | None = None
+        self._running += 1
         try:
+            if self._running > self._max_calls:
+                raise DomainError(
+                    Code.TOO_MANY, f"{self._max_calls} calls are in work here, the most (KVCM_MAX_CALLS)"
+                )
             claim = await self._access.check(caller)
             if rpc.is_gated:
                 self.stand_down.check()
@@ -187,6 +196,8 @@ class MetaHandlers:
         except Exception:
             log.exception("call failed", rpc=rpc.name, request_id=request_id[-SHOWN:])
             failed = DomainError(Code.INTERNAL, "internal error, see the server's log")
+        finally:
+            self._running -= 1
         seconds = time.perf_counter() - begun
         self._facts.rpc(rpc.name, seconds, failed is not None)
         if failed is not None:

@@ -26,6 +26,7 @@ from .access import MetaAccess
 from .background import Background
 from .control_link import ControlLink
 from .faults import Faults
+from .limits import DoorLimits
 from .meta_handlers import Endpoint, MetaHandlers
 from .serving import HttpServer, listen, until
 from .transports import grpcio, http
@@ -45,14 +46,17 @@ START_SECONDS = 30.0
 class Process:
     def __init__(self, env: Env) -> None:
         self._env = env
-        self._max_bytes = env["KVCM_MAX_MESSAGE_MB"] << 20
+        self._limits = DoorLimits.of(env)
         self.connection = Connection(env.redis_url)
         self.index = RedisIndex(self.connection)
         self.mirror = RegistryMirror(self.connection)
         self.facts = FactsBuffer(f"metadata:{env.node_id}:{os.getpid()}")
         faults = Faults(self.connection) if env["KVCM_DEBUG_SERVICE"] else None
         self.control = ControlLink(
-            env.control_address, env.internal_token, self._max_bytes, has_debug_service=faults is not None
+            env.control_address,
+            env.internal_token,
+            self._limits.message_bytes,
+            has_debug_service=faults is not None,
         )
         limits = Limits(
             max_keys=env["KVCM_MAX_KEYS"],
@@ -70,7 +74,9 @@ class Process:
         host = "localhost" if env.is_loopback else env.bind
         endpoint = Endpoint(env.node_id, host, env["KVCM_META_RPC_PORT"], env["KVCM_META_HTTP_PORT"])
         access = MetaAccess(env.meta_auth, env["KVCM_META_NETWORKS"], env.internal_token, self.connection)
-        self.handlers = MetaHandlers(service, self.mirror, self.control, self.facts, access, endpoint, faults)
+        self.handlers = MetaHandlers(
+            service, self.mirror, self.control, self.facts, access, endpoint, self._limits, faults
+        )
         self.background = Background(
             self.connection,
             self.index,
@@ -89,7 +95,8 @@ class Process:
             loop.add_signal_handler(number, stop.set)
         await self._connect(stop)
         rpc_server = await self._rpc_server()
-        http_server = HttpServer(http.build_app(self.handlers, self._max_bytes), GRACE_SECONDS)
+        app = http.build_app(self.handlers, self._limits.message_bytes)
+        http_server = HttpServer(app, GRACE_SECONDS, self._limits.header_bytes)
         http_socket = listen(self._env.bind, self._env["KVCM_META_HTTP_PORT"], is_shared=True)
         await rpc_server.start()
         tasks = [
@@ -122,10 +129,10 @@ class Process:
             return FastServer(
                 build_routes(self.handlers, self.control),
                 listen(self._env.bind, port, is_shared=True),
-                FastLimits(max_message_bytes=self._max_bytes),
+                FastLimits.of(self._limits),
                 tls_of(self._env["KVCM_TLS_CERT"], self._env["KVCM_TLS_KEY"]),
             )
-        server = await grpcio.build_server(self.handlers, self.control, self._max_bytes)
+        server = await grpcio.build_server(self.handlers, self.control, self._limits)
         server.add_insecure_port(f"{self._host()}:{port}")
         return server
 

@@ -5,9 +5,12 @@ from __future__ import annotations
 import asyncio
 import socket
 from contextlib import nullcontext
+from functools import partial
 
 import uvicorn
 from starlette.types import ASGIApp
+
+from .http_protocol import BoundedHttp
 
 
 def listen(host: str, port: int, *, is_shared: bool = False) -> socket.socket:
@@ -25,10 +28,12 @@ def listen(host: str, port: int, *, is_shared: bool = False) -> socket.socket:
 class HttpServer(uvicorn.Server):
     """Serves an application beside gRPC. Signals are the process's business, not this server's."""
 
-    def __init__(self, app: ASGIApp, grace_seconds: float) -> None:
+    def __init__(self, app: ASGIApp, grace_seconds: float, max_header_bytes: int) -> None:
         super().__init__(
             uvicorn.Config(
                 app,
+                http=partial(BoundedHttp, max_header_bytes=max_header_bytes),  # type: ignore[arg-type]
+                ws="none",
                 log_config=None,
                 access_log=False,
                 proxy_headers=False,  # an address that a header claims would pass for the peer's

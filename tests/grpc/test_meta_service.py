@@ -265,24 +265,6 @@ def test_clients_that_ping_without_calls_are_not_sent_away(process, keys):
         assert states[-1] is grpc.ChannelConnectivity.READY
 
 
-def test_limits_refuse_with_resource_exhausted(server, tmp_path):
-    valkey = server[1]
-    variables = {"KVCM_MAX_KEYS": "10", "KVCM_MAX_TOKENS": "100", "KVCM_MAX_MESSAGE_MB": "1"}
-    with (
-        metadata_process(valkey.url, tmp_path, **variables) as small,
-        grpc.insecure_channel(small.rpc) as channel,
-    ):
-        stub = pb_grpc.MetaServiceStub(channel)
-        for request in (
-            pb.GetCacheLocationRequest(instance_id="model-a", query_type=2, block_keys=range(1, 12)),
-            pb.GetCacheLocationRequest(instance_id="model-a", query_type=2, token_ids=range(101)),
-            pb.GetCacheLocationRequest(instance_id="x" * (2 << 20)),
-        ):
-            with pytest.raises(grpc.RpcError) as caught:
-                stub.GetCacheLocation(request, timeout=SECONDS)
-            assert caught.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
-
-
 def test_token_mode(server, tmp_path):
     valkey = server[1]
     valkey.client().hset(

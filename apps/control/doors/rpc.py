@@ -15,6 +15,7 @@ from apps.control.calls.call import Rpc
 from apps.control.dispatcher import Dispatcher
 from kvcm_platform.core.errors import DomainError
 from kvcm_platform.metadata_service.control_link import FORWARDED_FOR_KEY, INTERNAL_KEY
+from kvcm_platform.metadata_service.limits import DoorLimits
 from kvcm_platform.metadata_service.transports import grpcio
 
 
@@ -43,12 +44,10 @@ def _handler(rpc: Rpc, dispatcher: Dispatcher) -> grpc.RpcMethodHandler:
     )
 
 
-async def build_server(
-    dispatcher: Dispatcher, rpcs: Iterable[Rpc], max_message_bytes: int
-) -> grpc.aio.Server:
+async def build_server(dispatcher: Dispatcher, rpcs: Iterable[Rpc], limits: DoorLimits) -> grpc.aio.Server:
     """A server without ports; the caller binds and starts it."""
     # Another control process on the same port is a mistake, not a partner.
-    options = [*grpcio.server_options(max_message_bytes), ("grpc.so_reuseport", 0)]
+    options = [*grpcio.server_options(limits), ("grpc.so_reuseport", 0)]
     server = grpc.aio.server(options=options)
     services: dict[str, dict[str, grpc.RpcMethodHandler]] = {}
     for rpc in rpcs:

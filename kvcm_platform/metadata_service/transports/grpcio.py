@@ -12,21 +12,28 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_health.v1.health import aio as health_aio
 from grpc_reflection.v1alpha import reflection
 
-from kvcm_platform.core.errors import DomainError
+from kvcm_platform.core.errors import Code, DomainError
 from kvcm_platform.pb import meta_service_pb2 as pb
 
 from ..access import Caller
 from ..control_link import INTERNAL_KEY, ControlLink
+from ..limits import DoorLimits
 from ..meta_handlers import MetaHandlers, Rpc
 
 META_SERVICE = pb.DESCRIPTOR.services_by_name["MetaService"].full_name
 
 
-def server_options(max_message_bytes: int) -> list[tuple[str, int]]:
+def server_options(limits: DoorLimits) -> list[tuple[str, int]]:
     """Existing C++ clients ping every 10 s without calls; never answer too_many_pings (WIRE.md 8.5)."""
     return [
-        ("grpc.max_receive_message_length", max_message_bytes),
-        ("grpc.max_send_message_length", max_message_bytes),
+        ("grpc.max_receive_message_length", limits.message_bytes),
+        ("grpc.max_send_message_length", limits.message_bytes),
+        # Between the two it would refuse at random.
+        ("grpc.max_metadata_size", limits.header_bytes),
+        ("grpc.absolute_max_metadata_size", limits.header_bytes),
+        # A backstop: where clients come near it C-core refuses streams that they were allowed (it counts
+        # a stream for a while after its end), so the handlers refuse before, by name.
+        ("grpc.max_concurrent_streams", 2 * limits.streams),
         ("grpc.so_reuseport", 1),
         ("grpc.keepalive_permit_without_calls", 1),
         ("grpc.http2.max_ping_strikes", 0),
@@ -43,10 +50,39 @@ def caller_of(context: grpc.aio.ServicerContext) -> Caller:
     return Caller(address, str(metadata.get("authorization", "")), str(metadata.get(INTERNAL_KEY, "")))
 
 
-def _unary(rpc: Rpc, handlers: MetaHandlers) -> grpc.RpcMethodHandler:
+class Streams:
+    """Calls of each connection, which are counted by the peer's address and port."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._running: dict[str, int] = {}
+
+    def enter(self, peer: str) -> None:
+        """Raises TOO_MANY; otherwise `leave` follows."""
+        running = self._running.get(peer, 0)
+        if running >= self._most:
+            raise DomainError(
+                Code.TOO_MANY, f"{running} calls are in work on this connection, the most (KVCM_MAX_STREAMS)"
+            )
+        self._running[peer] = running + 1
+
+    def leave(self, peer: str) -> None:
+        left = self._running[peer] - 1
+        if left:
+            self._running[peer] = left
+        else:
+            del self._running[peer]
+
+
+def _unary(rpc: Rpc, handlers: MetaHandlers, streams: Streams) -> grpc.RpcMethodHandler:
     async def serve(request: Any, context: grpc.aio.ServicerContext) -> bytes:
+        peer = context.peer()
         try:
-            return await handlers.call(rpc, request, caller_of(context))
+            streams.enter(peer)
+            try:
+                return await handlers.call(rpc, request, caller_of(context))
+            finally:
+                streams.leave(peer)
         except DomainError as error:
             await context.abort(grpc.StatusCode[error.forms.grpc], error.message)
             raise AssertionError("abort raises") from error
@@ -67,12 +103,11 @@ def _forward(method: str, control: ControlLink) -> grpc.RpcMethodHandler:
     return grpc.unary_unary_rpc_method_handler(serve)
 
 
-async def build_server(
-    handlers: MetaHandlers, control: ControlLink, max_message_bytes: int
-) -> grpc.aio.Server:
+async def build_server(handlers: MetaHandlers, control: ControlLink, limits: DoorLimits) -> grpc.aio.Server:
     """A server without ports; the caller binds and starts it."""
-    server = grpc.aio.server(options=server_options(max_message_bytes))
-    meta = {rpc.name: _unary(rpc, handlers) for rpc in handlers.rpcs.values()}
+    server = grpc.aio.server(options=server_options(limits))
+    streams = Streams(limits.streams)
+    meta = {rpc.name: _unary(rpc, handlers, streams) for rpc in handlers.rpcs.values()}
     services = {META_SERVICE: meta}
     for service, methods in control.services.items():
         services[service] = {name: _forward(f"/{service}/{name}", control) for name in methods}

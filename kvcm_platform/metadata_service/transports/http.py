@@ -11,7 +11,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from kvcm_platform.core.errors import DomainError
+from kvcm_platform.core.errors import Code, DomainError
 
 from .. import json_form
 from ..access import Caller
@@ -61,7 +61,8 @@ def json_endpoint(
             body = await read_body(request, max_body_bytes)
             message = await off_loop(len(body), lambda: json_form.parse(request_class, body))
         except BodyTooLarge:
-            return Response(b"{}", status_code=413)
+            reason = f"the body is larger than {max_body_bytes} bytes (KVCM_MAX_MESSAGE_MB)"
+            return error_response(DomainError(Code.TOO_LARGE, reason))
         except ClientDisconnect:
             return Response(status_code=400)
         except json_form.BadJson:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ...limits import DoorLimits
 from .frames import ConnectionFault, ErrorCode
 
 
@@ -35,6 +36,17 @@ class Limits:
     stall_seconds: float = 60.0
     """How long an answer may wait without the peer reading any of it."""
     drain_ping_seconds: float = 1.0
+
+    @classmethod
+    def of(cls, doors: DoorLimits) -> Limits:
+        """Those of a process. Headers up to four times too large are still read, to be refused by name."""
+        return cls(
+            max_message_bytes=doors.message_bytes,
+            max_header_list_bytes=doors.header_bytes,
+            max_header_block_bytes=4 * doors.header_bytes,
+            hard_header_list_bytes=4 * doors.header_bytes,
+            max_streams=doors.streams,
+        )
 
     @property
     def stream_window(self) -> int:

@@ -73,4 +73,4 @@ def inflated(data: bytes, most_bytes: int) -> bytes:
 
 
 def larger_than(most_bytes: int) -> str:
-    return f"the message is larger than {most_bytes} bytes"
+    return f"the message is larger than {most_bytes} bytes (KVCM_MAX_MESSAGE_MB)"

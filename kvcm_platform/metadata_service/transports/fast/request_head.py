@@ -129,7 +129,7 @@ class HeadReader:
         head = Head(credentials=(authorization, internal))
         size = sum(len(name) + len(value) + FIELD_OVERHEAD_BYTES for name, value in fields)
         if size > self._most_list_bytes:
-            text = f"the headers are larger than {self._most_list_bytes} bytes"
+            text = f"the headers are larger than {self._most_list_bytes} bytes (KVCM_MAX_HEADER_KB)"
             return replace(head, refusal=answers.trailers_only(Status.RESOURCE_EXHAUSTED, text))
         if kept[b":method"] != b"POST":
             return replace(head, refusal=answers.METHOD_NOT_ALLOWED, is_grpc=False)

@@ -1,0 +1,27 @@
+"""What one call, one connection and one process may cost at the doors; the same for every transport."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from kvcm_platform.settings.env import Env
+
+
+@dataclass(frozen=True, slots=True)
+class DoorLimits:
+    message_bytes: int = 64 << 20
+    header_bytes: int = 16 << 10
+    """Of one call: names and values of its headers, counted as HTTP/2 does."""
+    streams: int = 1024
+    """Calls of one HTTP/2 connection at a time."""
+    calls: int = 4096
+    """Calls in work in one process, over all connections."""
+
+    @classmethod
+    def of(cls, env: Env) -> DoorLimits:
+        return cls(
+            message_bytes=env["KVCM_MAX_MESSAGE_MB"] << 20,
+            header_bytes=env["KVCM_MAX_HEADER_KB"] << 10,
+            streams=env["KVCM_MAX_STREAMS"],
+            calls=env["KVCM_MAX_CALLS"],
+        )
