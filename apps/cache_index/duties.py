@@ -19,9 +19,9 @@ from apps.cache_index.index_session import IndexSession
 from kvcm_platform.core.deletion import DeletionReport, delete_due
 from kvcm_platform.core.registry import InstanceEntry
 from kvcm_platform.core.removal import MIN_DELETE_DELAY_MS
-from kvcm_platform.index import keyspace, leaving, sweeps, trims
+from kvcm_platform.index import keyspace, leaving, sweeps, tickets, trims
 from kvcm_platform.index.pending import RedisPending
-from kvcm_platform.index.redis_index import shard_of
+from kvcm_platform.index.shards import shards_of
 
 log = structlog.get_logger(__name__)
 
@@ -65,7 +65,7 @@ class DutyRun:
             await self._each(entry, self._clear)
             await self._sweep()
         await self._index.pusher.flush()
-        shards = [shard_of(entry) for entry in self._session.instances]
+        shards = [shard for entry in self._session.instances for shard in shards_of(entry)]
         self.report.pushes += await sweeps.sweep_pushes(self._index, shards)
         return self.report
 
@@ -94,12 +94,13 @@ class DutyRun:
         self._swept_at = time.monotonic()
 
     async def _sweep_sessions(self, entry: InstanceEntry) -> int:
-        ended = await sweeps.sweep_sessions(
-            self._index,
-            sweeps.SweptShard(shard_of(entry), entry),
-            list(self._session.registry.storages.values()),
-            is_forced=entry in self._session.leaving,
-        )
+        storages = list(self._session.registry.storages.values())
+        is_forced = entry in self._session.leaving
+        ended = await tickets.sweep(self._index, entry, storages, sweeps.BATCH, is_forced=is_forced)
+        for shard in shards_of(entry):
+            ended += await sweeps.sweep_sessions(
+                self._index, sweeps.SweptShard(shard, entry), storages, is_forced=is_forced
+            )
         self.report.sessions += ended
         return ended
 
@@ -114,8 +115,13 @@ class DutyRun:
         deleters = Deleters(self._session)
 
         async def delete(entry: InstanceEntry) -> int:
-            pending = RedisPending(self._index, shard_of(entry))
-            return await delete_due(pending, deleters.of, DELETE_BATCH, self.report.deletions)
+            taken = [
+                await delete_due(
+                    RedisPending(self._index, shard), deleters.of, DELETE_BATCH, self.report.deletions
+                )
+                for shard in shards_of(entry)
+            ]
+            return max(taken)
 
         try:
             waiting = self._session.instances

@@ -147,6 +147,9 @@ class ModelDeployment:
     use_eagle_pop: bool = False
 
 
+MAX_SHARDS = 16
+
+
 @dataclass(frozen=True, slots=True)
 class InstanceEntry:
     """One registered instance. `number` is random, 48 bits, never reused; it names its keys."""
@@ -160,6 +163,7 @@ class InstanceEntry:
     location_spec_groups: tuple[LocationSpecGroup, ...]
     model_deployment: ModelDeployment
     shards: int = 1
+    """Hash tags that its blocks are spread over, at most MAX_SHARDS; fixed for its life."""
     default_query_type: int = 0
 
     def spec_sets(self) -> dict[int, tuple[LocationSpecInfo, ...]]:

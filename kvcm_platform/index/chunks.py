@@ -52,19 +52,28 @@ class CacheCounters:
     bytes: int = 0
 
 
-@dataclass(slots=True, eq=False)
-class InstanceChunks:
-    """The part of one instance. `epoch` is the last stream position applied; None = not known yet."""
+@dataclass(slots=True)
+class StreamPosition:
+    """How far the event stream of one shard was followed; `epoch` is None until that is known."""
 
     base: str
+    epoch: int | None = None
+    entry: bytes = b"-"
+
+
+@dataclass(slots=True, eq=False)
+class InstanceChunks:
+    """The part of one instance, with the positions in the event streams of its shards."""
+
+    number: int
+    streams: list[StreamPosition]
     max_bytes: int
     counters: CacheCounters
     chunks: OrderedDict[bytes, Chunk] = field(default_factory=OrderedDict)
     by_run: dict[bytes, set[bytes]] = field(default_factory=dict)
     size: int = 0
-    epoch: int | None = None
-    position: bytes = b"-"
     confirmed_at: float = 0.0
+    """When all positions were last known to be current (time.monotonic)."""
     distrusted_at: float = 0.0
     """When this process itself removed blocks: an older confirmation does not count."""
     used_at: float = 0.0
@@ -80,9 +89,10 @@ class InstanceChunks:
     def reading(self) -> int:
         """A mark to be given to `keep` with what is read from now on.
 
-        Without a known position nothing may be kept: a drop could go unseen.
+        Without known positions nothing may be kept: a drop could go unseen.
         """
-        return self.drop_count if self.epoch is not None else -RECENT_DROPS
+        is_known = all(stream.epoch is not None for stream in self.streams)
+        return self.drop_count if is_known else -RECENT_DROPS
 
     def keep(self, name: bytes, wires: tuple[bytes, ...], records: Sequence[bytes | None], mark: int) -> bool:
         """Puts a chunk in, unless one of its runs was dropped since `mark`."""
@@ -140,14 +150,16 @@ class InstanceChunks:
             self.counters.invalidated_chunks += 1
 
     def reset(self) -> None:
-        """Empties it; the stream position is learned anew."""
+        """Empties it; the stream positions are learned anew."""
         self.counters.bytes -= self.size
         self.counters.resets += bool(self.chunks)
         self.chunks.clear()
         self.by_run.clear()
         self.recent_drops.clear()
         self.drop_count += 1  # whatever is being read now must not be kept
-        self.size, self.epoch, self.position, self.confirmed_at = 0, None, b"-", 0.0
+        self.size, self.confirmed_at = 0, 0.0
+        for stream in self.streams:
+            stream.epoch, stream.entry = None, b"-"
 
     def _forget(self, name: bytes) -> None:
         chunk = self.chunks.pop(name)

@@ -26,8 +26,10 @@ def anything_due(client: redis.Redis, known: Registry) -> bool:
     for entry in instances:
         for shard in range(entry.shards):
             base = keyspace.instance(entry.number, shard)
-            pipeline.zrangebyscore(keyspace.session_deadlines(base), "-inf", now, 0, 1)
+            if entry.shards > 1:
+                pipeline.zrangebyscore(keyspace.session_deadlines(base), "-inf", now, 0, 1)
             pipeline.zrangebyscore(keyspace.pending_due(base), "-inf", now, 0, 1)
+        pipeline.zrangebyscore(keyspace.open_sessions(entry.number, entry.shards), "-inf", now, 0, 1)
     for number in groups:
         deadlines = keyspace.group_reservation_deadlines(keyspace.group(number))
         pipeline.zrangebyscore(deadlines, "-inf", now - 2000, 0, 1)

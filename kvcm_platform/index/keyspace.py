@@ -54,6 +54,21 @@ def session_deadlines(base: str) -> str:
     return base + ":wd"
 
 
+def tickets(base: str) -> str:
+    """Write sessions over several shards; all those of an instance are in its shard 0."""
+    return base + ":t"
+
+
+def ticket_deadlines(base: str) -> str:
+    return base + ":td"
+
+
+def open_sessions(number: int, shards: int) -> str:
+    """Sorted set with one member per open write session of an instance."""
+    base = instance(number, 0)
+    return session_deadlines(base) if shards == 1 else ticket_deadlines(base)
+
+
 def unpushed(base: str) -> str:
     return base + ":up"
 
@@ -71,8 +86,11 @@ def events(base: str) -> str:
 
 
 def all_of_instance(base: str) -> list[str]:
-    """What is deleted when the last data of a removed instance is gone."""
-    suffixes = (blocks, recency, runs, sessions, session_deadlines, unpushed, pending_due, pending, events)
+    """Keys of a shard that are deleted when the last data of a removed instance is gone."""
+    suffixes = (
+        *(blocks, recency, runs, sessions, session_deadlines, tickets, ticket_deadlines),
+        *(unpushed, pending_due, pending, events),
+    )
     return [base, *(suffix(base) for suffix in suffixes)]
 
 

@@ -10,10 +10,13 @@ from typing import Any
 
 from kvcm_platform.core.registry import InstanceEntry, instance_from_dict
 
-from . import codec, keyspace
-from .redis_index import CHUNK, RedisIndex
+from . import keyspace
+from .redis_index import RedisIndex
+from .sessions import CHUNK
+from .shards import ShardRef, shards_of
 from .stats import parse_usage
-from .usage import ShardRef, as_dict, push, push_command
+from .trims import Span, scan_keys
+from .usage import as_dict, push, push_command
 
 STAY_MS = 30_000
 """An instance stays on the list this long: a process that lags behind may still write for it."""
@@ -35,35 +38,38 @@ async def clear(index: RedisIndex, entry: InstanceEntry, delay_ms: int, seconds:
     `delay_ms` is how long readers that just got a location have, as the group said when the
     duties first met the instance: the group may be removed meanwhile.
     """
-    shard = ShardRef(entry.number, 0, entry.group_number)
-    base, connection = shard.base, index.connection
+    shards, connection = shards_of(entry), index.connection
     await connection.call("HSETNX", keyspace.LEAVING_SINCE, entry.number, f"{index.now_ms()}:{delay_ms}")
     met = await connection.call("HGET", keyspace.LEAVING_SINCE, entry.number)
     since, delay = (int(part) for part in met.split(b":"))
-    usage = parse_usage(as_dict(await connection.call("HGETALL", base)))
-    if any(state != "p" for _, state in usage):
-        await _mark(index, entry, delay, time.monotonic() + seconds)
-    left = await connection.pipeline(
-        [("HLEN", keyspace.blocks(base)), ("HLEN", keyspace.pending(base)), ("HLEN", keyspace.sessions(base))]
-    )
-    await push(connection, shard)
-    if any(left) or index.now_ms() - since < STAY_MS:
+    deadline = time.monotonic() + seconds
+    left = 0
+    for shard in shards:
+        usage = parse_usage(as_dict(await connection.call("HGETALL", shard.base)))
+        if any(state != "p" for _, state in usage):
+            await _mark(index, entry, shard, delay, deadline)
+        hashes = (keyspace.blocks, keyspace.pending, keyspace.sessions, keyspace.tickets)
+        left += sum(await connection.pipeline([("HLEN", name(shard.base)) for name in hashes]))
+        await push(connection, shard)
+    if left or index.now_ms() - since < STAY_MS:
         return False
-    await connection.call("DEL", *keyspace.all_of_instance(base))
-    # An empty vector with a later sequence takes whatever the group still counts for the shard away.
-    ended = {b"gen": b"%d" % index.connection.generation, b"seq": b"%d" % (1 << 52)}
-    await connection.call(*push_command(shard, ended, {}))
+    for shard in shards:
+        await connection.call("DEL", *keyspace.all_of_instance(shard.base))
+        # An empty vector with a later sequence takes whatever the group still counts for the shard away.
+        ended = {b"gen": b"%d" % index.connection.generation, b"seq": b"%d" % (1 << 52)}
+        await connection.call(*push_command(shard, ended, {}))
     await connection.call("HDEL", keyspace.LEAVING, entry.number)
     await connection.call("HDEL", keyspace.LEAVING_SINCE, entry.number)
     return True
 
 
-async def _mark(index: RedisIndex, entry: InstanceEntry, delay_ms: int, deadline: float) -> None:
-    name, cursor = keyspace.blocks(keyspace.instance(entry.number, 0)), b"0"
+async def _mark(
+    index: RedisIndex, entry: InstanceEntry, shard: ShardRef, delay_ms: int, deadline: float
+) -> None:
+    cursor = b"0"
     while time.monotonic() < deadline:
-        cursor, flat = await index.connection.call("HSCAN", name, cursor, "COUNT", CHUNK)
-        keys = [codec.unpack_keys(field)[0] for field in flat[::2]]
+        cursor, keys = await scan_keys(index, shard, cursor)
         for at in range(0, len(keys), CHUNK):
-            await index.remove_chunk(entry, "all", delay_ms, 0, 0, keys[at : at + CHUNK])
+            await index.remove_chunk(entry, shard, Span("all", delay_ms), keys[at : at + CHUNK])
         if cursor == b"0":
             return

@@ -14,7 +14,7 @@ from kvcm_platform.core.uris import parse_uri
 from . import codec, keyspace
 from .connection import Connection, IndexUnavailable
 from .redis_index import RedisIndex
-from .usage import ShardRef
+from .shards import ShardRef
 
 SECOND_PASS_MS = 3600 * 1000
 """Failed writes are freed once more after the longest write timeout: a late writer may still come."""

@@ -13,33 +13,34 @@ from kvcm_platform.core.registry import InstanceEntry, LocationSpecInfo, Storage
 from kvcm_platform.core.types import LOCATION_WIRE_TYPE, LocationStatus
 
 from . import codec
+from .shards import ORDINAL_BITS
 
 RUN = 16
 """New blocks of one Start that share one place in the recency order (DESIGN 4.1)."""
 SESSION_OPEN = 1
 
 
-def build_entries(plan: WritePlan, storage: StorageEntry, now_ms: int) -> list[bytes]:
+def build_entries(plan: WritePlan, storage: StorageEntry, now_ms: int, shard: int = 0) -> list[bytes]:
     """Record entries of the plan's blocks, in order. Blocks of one shape are placed together.
 
     A function of the plan and the storage's configuration alone (but for the time), so that a
     sweeper can rebuild what a crashed Start had named.
     """
     if not plan.shape_of:
-        return _entries_of_shape(plan, storage, plan.shapes[0], range(len(plan.keys)), now_ms)
+        return _entries_of_shape(plan, storage, plan.shapes[0], range(len(plan.keys)), now_ms, shard)
     by_shape: dict[int, list[int]] = {}
     for index, number in enumerate(plan.shape_of):
         by_shape.setdefault(number, []).append(index)
     entries: list[bytes] = [b""] * len(plan.keys)
     for number, indexes in by_shape.items():
-        made = _entries_of_shape(plan, storage, plan.shapes[number], indexes, now_ms)
+        made = _entries_of_shape(plan, storage, plan.shapes[number], indexes, now_ms, shard)
         for index, entry in zip(indexes, made, strict=True):
             entries[index] = entry
     return entries
 
 
 def _entries_of_shape(
-    plan: WritePlan, storage: StorageEntry, shape: Shape, indexes: Sequence[int], now_ms: int
+    plan: WritePlan, storage: StorageEntry, shape: Shape, indexes: Sequence[int], now_ms: int, shard: int
 ) -> list[bytes]:
     keys = [plan.keys[index] for index in indexes]
     names = [plan.object_names[index] for index in indexes] if plan.object_names else uris.key_names(keys)
@@ -49,7 +50,8 @@ def _entries_of_shape(
     size_and_time = shape.size.to_bytes(6) + now_ms.to_bytes(6)
     tail = struct.pack(">HH", len(keys) - 1, uris.slots_per_file(storage))
     positions = struct.pack(f">{len(keys)}H", *range(len(keys)))
-    ordinals = struct.pack(f">{len(keys)}H", *(index // RUN for index in indexes))
+    first_run = shard << ORDINAL_BITS
+    ordinals = struct.pack(f">{len(keys)}H", *(first_run | index // RUN for index in indexes))
     at = 0
     entries = []
     for wire in frames.wires(columns):

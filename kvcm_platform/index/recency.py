@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from kvcm_platform.core.registry import InstanceEntry
 
 from . import codec, keyspace, records
+from .shards import of_run
 
 if TYPE_CHECKING:
     from .redis_index import RedisIndex
@@ -29,9 +30,9 @@ class RecencyBuffer:
     def __init__(self, index: RedisIndex) -> None:
         self._index = index
         self._connection = index.connection
-        self._runs: dict[str, dict[bytes, tuple[int, int]]] = {}
-        self._keys: dict[str, dict[int, tuple[int, int]]] = {}
-        self._chunks: dict[tuple[str, int], tuple[dict[bytes, int], int, int]] = {}
+        self._runs: dict[int, dict[bytes, tuple[int, int]]] = {}
+        self._keys: list[tuple[InstanceEntry, Sequence[int], int, int]] = []
+        self._chunks: dict[tuple[int, int], tuple[dict[bytes, int], int, int]] = {}
         self._run_count = self._key_count = 0
         self.dropped = 0
 
@@ -39,59 +40,63 @@ class RecencyBuffer:
         if self._run_count > MAX_RUNS:
             self.dropped += 1
             return
-        rows = self._runs.setdefault(keyspace.instance(instance.number, 0), {})
+        rows = self._runs.setdefault(instance.number, {})
         before = len(rows)
         for run, position in records.runs(found, depth).items():
             rows[run] = (position, tick)
         self._run_count += len(rows) - before
 
-    def touch_runs(self, base: str, runs: dict[bytes, int], depth: int, tick: int) -> None:
+    def touch_runs(self, instance_number: int, runs: dict[bytes, int], depth: int, tick: int) -> None:
         """The runs of a cached chunk whose first block is at `depth`; expanded only when flushed."""
         if len(self._chunks) > MAX_RUNS:
             self.dropped += 1
             return
-        self._chunks[base, id(runs)] = (runs, depth, tick)
+        self._chunks[instance_number, id(runs)] = (runs, depth, tick)
 
     def touch_keys(self, instance: InstanceEntry, keys: Sequence[int], depth: int, tick: int) -> None:
+        """Blocks whose runs are not known here; looked up only when flushed."""
         if self._key_count > MAX_KEYS:
             self.dropped += 1
             return
-        rows = self._keys.setdefault(keyspace.instance(instance.number, 0), {})
-        before = len(rows)
-        for position, key in enumerate(keys, depth):
-            rows[key] = (position, tick)
-        self._key_count += len(rows) - before
+        self._keys.append((instance, keys, depth, tick))
+        self._key_count += len(keys)
 
     async def flush(self) -> None:
-        keys, self._keys, self._key_count = self._keys, {}, 0
-        for base, rows in keys.items():
-            await self._resolve(base, rows)
+        keys, self._keys, self._key_count = self._keys, [], 0
+        await self._resolve(keys)
         chunks, self._chunks = self._chunks, {}
-        for (base, _), (found, depth, at) in chunks.items():
-            rows_of_base = self._runs.setdefault(base, {})
+        for (number, _), (found, depth, at) in chunks.items():
+            rows = self._runs.setdefault(number, {})
             for run, position in found.items():
-                if rows_of_base.get(run, (0, 0))[1] < at:
-                    rows_of_base[run] = (depth + position, at)
+                if rows.get(run, (0, 0))[1] < at:
+                    rows[run] = (depth + position, at)
         runs, self._runs, self._run_count = self._runs, {}, 0
         now = self._connection.now_ms()
-        for base, touched in runs.items():
-            items = list(touched.items())
-            for start in range(0, len(items), CHUNK):
-                blob = b"".join(
-                    _TOUCH.pack(run, min(depth, 0xFFFF), max(0, now - at))
-                    for run, (depth, at) in items[start : start + CHUNK]
-                )
-                await self._index.function("kvcm_touch", base, blob)
+        for number, touched in runs.items():
+            by_shard: dict[int, list[bytes]] = {}
+            for run, (depth, at) in touched.items():
+                packed = _TOUCH.pack(run, min(depth, 0xFFFF), max(0, now - at))
+                by_shard.setdefault(of_run(run), []).append(packed)
+            for shard, items in by_shard.items():
+                base = keyspace.instance(number, shard)
+                for start in range(0, len(items), CHUNK):
+                    await self._index.function("kvcm_touch", base, b"".join(items[start : start + CHUNK]))
 
-    async def _resolve(self, base: str, rows: dict[int, tuple[int, int]]) -> None:
-        """Turns touched keys into touched runs."""
-        touched = self._runs.setdefault(base, {})
-        items = list(rows.items())
-        for start in range(0, len(items), CHUNK):
-            part = items[start : start + CHUNK]
-            fields = [codec.pack_keys((key,)) for key, _ in part]
-            found = await self._connection.call("HMGET", keyspace.blocks(base), *fields)
-            for record, (_, (depth, at)) in zip(found, part, strict=True):
-                for run in codec.run_names(record) if record is not None else ():
-                    if touched.get(run, (0, 0))[1] < at:
-                        touched[run] = (depth, at)
+    async def _resolve(self, touches: Sequence[tuple[InstanceEntry, Sequence[int], int, int]]) -> None:
+        """Turns touched keys into touched runs; the last touch of a key counts."""
+        latest: dict[int, dict[int, tuple[int, int]]] = {}
+        entries: dict[int, InstanceEntry] = {}
+        for instance, keys, depth, tick in touches:
+            entries[instance.number] = instance
+            rows = latest.setdefault(instance.number, {})
+            rows.update((int(key), (position, tick)) for position, key in enumerate(keys, depth))
+        for number, rows in latest.items():
+            touched = self._runs.setdefault(number, {})
+            items = list(rows.items())
+            for start in range(0, len(items), CHUNK):
+                part = items[start : start + CHUNK]
+                found = await self._index.records(entries[number], [key for key, _ in part])
+                for record, (_, (position, tick)) in zip(found, part, strict=True):
+                    for run in codec.run_names(record) if record is not None else ():
+                        if touched.get(run, (0, 0))[1] < tick:
+                            touched[run] = (position, tick)

@@ -14,8 +14,9 @@ from kvcm_platform.core.types import LocationStatus
 
 from . import codec, keyspace
 from .redis_index import RedisIndex
+from .shards import ShardRef, shards_of
 from .stats import parse_usage
-from .usage import ShardRef, as_dict, push
+from .usage import as_dict, push
 
 ATTEMPTS = 20
 SCAN_COUNT = 1000
@@ -32,6 +33,7 @@ class StillChanging(Exception):
 @dataclass(frozen=True, slots=True)
 class ShardCount:
     instance: InstanceEntry
+    shard: ShardRef
     kept: Amounts
     counted: Amounts
     sequence: int
@@ -52,15 +54,20 @@ class GroupCount:
         return bool(self.drift) or self.used != self.recounted
 
 
-async def count_shard(index: RedisIndex, instance: InstanceEntry) -> ShardCount:
+async def count_instance(index: RedisIndex, instance: InstanceEntry) -> list[ShardCount]:
+    return [await count_shard(index, instance, shard) for shard in shards_of(instance)]
+
+
+async def count_shard(index: RedisIndex, instance: InstanceEntry, shard: ShardRef) -> ShardCount:
     """A count that no change disturbed. Raises StillChanging after ATTEMPTS."""
-    base = keyspace.instance(instance.number, 0)
+    base = shard.base
     for attempt in range(ATTEMPTS):
         before = as_dict(await index.connection.call("HGETALL", base))
         counted = await _count(index, base)
         after = as_dict(await index.connection.call("HGETALL", base))
         if before.get(b"seq") == after.get(b"seq"):
-            return ShardCount(instance, parse_usage(after), counted, int(after.get(b"seq", b"0")))
+            sequence = int(after.get(b"seq", b"0"))
+            return ShardCount(instance, shard, parse_usage(after), counted, sequence)
         await asyncio.sleep(0.1 * (attempt + 1))
     raise StillChanging(instance.instance_id)
 
@@ -107,15 +114,16 @@ async def recount_group(
     """
     if repair:
         for instance in instances:
-            await _repair(index, await count_shard(index, instance))
+            for count in await count_instance(index, instance):
+                await _repair(index, count)
         base = keyspace.group(number)
         for name_of_shard, _, _ in await _strangers(index, number, instances):
             await index.connection.call("HDEL", keyspace.group_vectors(base), name_of_shard)
         await index.connection.call("FCALL", "kvcm_retotal", 1, base)
     for attempt in range(ATTEMPTS):
-        counts = [await count_shard(index, instance) for instance in instances]
-        for instance in instances:
-            await push(index.connection, ShardRef(instance.number, 0, number))
+        counts = [count for instance in instances for count in await count_instance(index, instance)]
+        for count in counts:
+            await push(index.connection, count.shard)
         totals = as_dict(await index.connection.call("HGETALL", keyspace.group(number)))
         if await _is_unchanged(index, counts):
             break
@@ -147,8 +155,7 @@ async def _strangers(
 
 async def _is_unchanged(index: RedisIndex, counts: Sequence[ShardCount]) -> bool:
     """Whether every shard still is as it was counted."""
-    bases = [keyspace.instance(count.instance.number, 0) for count in counts]
-    now = await index.connection.pipeline([("HGET", base, "seq") for base in bases])
+    now = await index.connection.pipeline([("HGET", count.shard.base, "seq") for count in counts])
     return [int(sequence or 0) for sequence in now] == [count.sequence for count in counts]
 
 
@@ -158,13 +165,17 @@ def _differences(counts: Iterable[ShardCount]) -> Iterable[tuple[str, tuple[int,
             kept, counted = count.kept.get(where, (0, 0)), count.counted.get(where, (0, 0))
             if kept != counted:
                 ref, state = where
-                yield f"{count.instance.instance_id}/storage {ref & 0xFFFF}/{state}", kept, counted
+                yield f"{_named(count)}/storage {ref & 0xFFFF}/{state}", kept, counted
+
+
+def _named(count: ShardCount) -> str:
+    name = count.instance.instance_id
+    return name if count.instance.shards == 1 else f"{name}/shard {count.shard.shard}"
 
 
 async def _repair(index: RedisIndex, count: ShardCount) -> None:
     fields: list[str | int] = []
     for (ref, state), (size, blocks) in count.counted.items():
         fields += [f"b:{ref}:{state}", size, f"n:{ref}:{state}", blocks]
-    base = keyspace.instance(count.instance.number, 0)
-    if not await index.function("kvcm_repair", base, count.sequence, *fields):
+    if not await index.function("kvcm_repair", count.shard.base, count.sequence, *fields):
         raise StillChanging(count.instance.instance_id)

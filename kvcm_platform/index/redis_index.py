@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import struct
 import time
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Concatenate, ParamSpec, TypeVar
@@ -23,17 +22,17 @@ from kvcm_platform.core.registry import InstanceEntry, StorageEntry
 from kvcm_platform.core.types import WIRE_STORAGE_TYPE
 from kvcm_platform.core.writes import SESSION_GONE
 
-from . import codec, keyspace, placing, records, trims
+from . import codec, keyspace, records, tickets, trims
 from .connection import Connection, IndexUnavailable, StaleGeneration
 from .recency import RecencyBuffer
-from .usage import ShardRef, UsagePusher
+from .sessions import CHUNK, Sessions
+from .shards import ShardRef, by_shard, shards_of
+from .trims import Span
+from .usage import UsagePusher
 
-CHUNK = 512
-"""Keys that one server-side function changes at most (DESIGN 4.1)."""
 FIRST_CHUNK = 256
 """A prefix match reads this many keys first, then twice as many each time: it stops at the first miss."""
 LARGEST_CHUNK = 2048
-LONG_PLAN = 4096
 WAKE_SECONDS = 0.1
 WAKE_LENGTH = 1000
 MAX_GROUPS_WOKEN = 10_000
@@ -57,10 +56,6 @@ def guarded(
     return call
 
 
-def shard_of(instance: InstanceEntry) -> ShardRef:
-    return ShardRef(instance.number, 0, instance.group_number)
-
-
 class RedisIndex:
     """Adapter of one process. `pusher` and `recency` are flushed by the process's background loop."""
 
@@ -68,6 +63,7 @@ class RedisIndex:
         self.connection = connection
         self.pusher = UsagePusher(connection)
         self.recency = RecencyBuffer(self)
+        self.sessions = Sessions(self)
         self._woke_at: dict[str, float] = {}
         self.touch = self.recency.touch
         self.on_removal: Callable[[InstanceEntry], None] = lambda instance: None
@@ -90,6 +86,8 @@ class RedisIndex:
     async def records(self, instance: InstanceEntry, keys: Sequence[int]) -> list[Record]:
         if len(keys) == 0:
             return []
+        if instance.shards > 1:
+            return await self._spread_records(instance, keys)
         name = keyspace.blocks(keyspace.instance(instance.number, 0))
         if len(keys) <= CHUNK:
             found: list[Record] = await self.connection.call("HMGET", name, *_fields(keys))
@@ -98,6 +96,22 @@ class RedisIndex:
             [("HMGET", name, *_fields(keys[at : at + CHUNK])) for at in range(0, len(keys), CHUNK)]
         )
         return [record for part in parts for record in part]
+
+    async def _spread_records(self, instance: InstanceEntry, keys: Sequence[int]) -> list[Record]:
+        fields = _fields(keys)
+        commands: list[tuple[Any, ...]] = []
+        order: list[int] = []
+        for number, indexes in by_shard(keys, instance.shards).items():
+            name = keyspace.blocks(keyspace.instance(instance.number, number))
+            for at in range(0, len(indexes), CHUNK):
+                part = indexes[at : at + CHUNK]
+                commands.append(("HMGET", name, *(fields[i] for i in part)))
+                order += part
+        found: list[Record] = [None] * len(keys)
+        replies = await self.connection.pipeline(commands)
+        for i, record in zip(order, (record for reply in replies for record in reply), strict=True):
+            found[i] = record
+        return found
 
     @guarded
     async def prefix(
@@ -124,10 +138,14 @@ class RedisIndex:
     @guarded
     async def reserve(self, plan: WritePlan, candidates: Sequence[StorageEntry]) -> StorageEntry:
         kinds = [WIRE_STORAGE_TYPE[storage.type] for storage in candidates]
-        shard = shard_of(plan.instance)
+        shards = shards_of(plan.instance)
+        sizes = {0: plan.size}
+        if len(shards) > 1:
+            sizes = {number: part.size for number, (_, part) in tickets.parts_of(plan).items()}
+        pairs = [text for number, size in sizes.items() for text in (shards[number].name, size)]
         reply = await self.connection.call(
             *("FCALL", "kvcm_reserve", 1, keyspace.group(plan.group.number), plan.session_id),
-            *(plan.insert_by_ms, plan.size, len(kinds), *kinds, shard.name, plan.size),
+            *(plan.insert_by_ms, plan.size, len(kinds), *kinds, *pairs),
         )
         if reply[0] != b"OK":
             await self._wake(plan.group.name, "refused")
@@ -164,89 +182,21 @@ class RedisIndex:
     async def write(
         self, plan: WritePlan, storage: StorageEntry | None, serving: Serving, limits: WriteLimits
     ) -> tuple[list[bytes], set[int]]:
-        now = self.now_ms()
-        entries = [] if storage is None else await _entries(plan, storage, now)
-        shard = shard_of(plan.instance)
-        touched = b"".join(
-            run + min(depth, 0xFFFF).to_bytes(2) for run, depth in records.runs(plan.existing, 0).items()
-        )
-        packed = codec.pack_keys(plan.keys)
-        packed_depths = struct.pack(f">{len(plan.depths)}H", *(min(d, 0xFFFF) for d in plan.depths))
-        header = placing.session_header(plan, storage, now)
-        served_blob = b"".join(number.to_bytes(2) for number in sorted(serving.numbers))
-        lost: set[int] = set()
-        for at in range(0, max(len(plan.keys), 1), CHUNK):
-            reply = await self.function(
-                *("kvcm_write", shard.base, plan.session_id),
-                *((header, packed) if at == 0 else (b"", b"")),
-                *(limits.max_sessions, limits.max_key_count, served_blob, at),
-                packed_depths[at * 2 : (at + CHUNK) * 2],
-                *(packed[at * 8 : (at + CHUNK) * 8], plan.tick_ms, touched if at == 0 else b""),
-                placing.pack_seen(plan, at, CHUNK),
-                *entries[at : at + CHUNK],
-            )
-            self.pusher.mark(shard)
-            if reply[0] != b"OK":
-                await self._abandon(plan, at, entries)
-                raise _write_refusal(reply[0], plan, limits)
-            lost.update(reply[1:])
-        if not lost:
-            return [entry[codec.HEADER :] for entry in entries], lost
-        return [entry[codec.HEADER :] for index, entry in enumerate(entries) if index not in lost], lost
-
-    async def _abandon(self, plan: WritePlan, inserted: int, entries: Sequence[bytes]) -> None:
-        """Ends a Start that was refused: what was inserted fails, the rest is given back."""
-        shard = shard_of(plan.instance)
-        if inserted:
-            pairs = placing.never_inserted(plan, entries, inserted)
-            await self.fail(shard, plan.session_id, inserted, pairs, is_forced=True)
-        field = f"{plan.session_id}|{shard.name}"
-        await self.connection.call("FCALL", "kvcm_release", 1, keyspace.group(plan.group.number), field)
-
-    async def fail(
-        self,
-        shard: ShardRef,
-        session_id: str,
-        inserted: int,
-        never_inserted: Sequence[bytes],
-        *,
-        is_forced: bool,
-        is_given_up: bool = False,
-    ) -> bool:
-        """Fails an open session; False when it was not open or has moved on (read it again).
-
-        `never_inserted` are the (key, entry) pairs of its keys from index `inserted` on: their slots
-        are freed first. With `is_given_up` they cannot be named any more.
-        """
-        force = int(is_forced)
-        step = 2 * CHUNK
-        for at in range(0, len(never_inserted), step):
-            part = never_inserted[at : at + step]
-            reply = await self.function("kvcm_park", shard.base, session_id, force, inserted + at // 2, *part)
-            self.pusher.mark(shard)
-            if reply[0] != b"OK":
-                return False
-        reply = await self.function("kvcm_fail", shard.base, session_id, force, int(is_given_up))
-        return await self.complete(shard, session_id, reply)
-
-    async def complete(self, shard: ShardRef, session_id: str, reply: list[Any]) -> bool:
-        """Goes on with a finishing session until it is gone."""
-        self.pusher.mark(shard)
-        while reply[0] == b"OK" and reply[1] >= 0:
-            reply = await self.function("kvcm_finish_next", shard.base, session_id, reply[1])
-        return bool(reply[0] == b"OK")
+        if plan.instance.shards > 1:
+            return await tickets.write(self, plan, storage, serving, limits)
+        touched = records.runs(plan.existing, 0)
+        (shard,) = shards_of(plan.instance)
+        return await self.sessions.open(plan, shard, storage, serving, limits, touched)
 
     @guarded
     async def finish(self, instance: InstanceEntry, session_id: str, mask: Mask) -> tuple[int, int]:
         if mask is None:
             raise invalid("success_blocks", "is missing")
-        shard = shard_of(instance)
-        form: tuple[str, int | str]
-        if isinstance(mask, int):
-            form = ("offset", mask)
-        else:
-            form = ("bools", "".join("1" if success else "0" for success in mask))
-        reply = await self.function("kvcm_finish", shard.base, session_id, *form)
+        if instance.shards > 1:
+            return await tickets.finish(self, instance, session_id, mask)
+        (shard,) = shards_of(instance)
+        flags = mask if isinstance(mask, int) else "".join("1" if success else "0" for success in mask)
+        reply = await self.sessions.finish(shard, session_id, flags)
         match reply[0]:
             case b"GONE":
                 raise DomainError(Code.INTERNAL, SESSION_GONE)
@@ -257,29 +207,27 @@ class RedisIndex:
         count = reply[2]
         written = min(mask, count) if isinstance(mask, int) else sum(mask)
         # A caller that gives up waiting must not leave blocks behind: the rest goes on without it.
-        await asyncio.shield(asyncio.ensure_future(self.complete(shard, session_id, reply)))
+        await asyncio.shield(asyncio.ensure_future(self.sessions.complete(shard, session_id, reply)))
         return written, count - written
 
     @guarded
     async def remove(self, instance: InstanceEntry, keys: Sequence[int], delay_ms: int) -> Removed:
         total = Removed(0, 0)
-        for at in range(0, len(keys), CHUNK):
-            part = await self.remove_chunk(instance, "all", delay_ms, 0, 0, keys[at : at + CHUNK])
-            total = Removed(total.locations + part.locations, total.size + part.size)
+        shards = shards_of(instance)
+        for number, indexes in by_shard(keys, instance.shards).items():
+            for at in range(0, len(indexes), CHUNK):
+                chunk = [keys[i] for i in indexes[at : at + CHUNK]]
+                part = await self.remove_chunk(instance, shards[number], Span("all", delay_ms), chunk)
+                total = Removed(total.locations + part.locations, total.size + part.size)
         return total
 
     async def remove_chunk(
-        self,
-        instance: InstanceEntry,
-        mode: str,
-        delay_ms: int,
-        begin_ms: int,
-        end_ms: int,
-        keys: Sequence[int],
+        self, instance: InstanceEntry, shard: ShardRef, span: Span, keys: Sequence[int]
     ) -> Removed:
-        shard = shard_of(instance)
+        """Marks the locations of these keys, all of one shard, that lie in the span."""
         count, size = await self.function(
-            "kvcm_remove", shard.base, mode, delay_ms, begin_ms, end_ms, codec.pack_keys(keys)
+            *("kvcm_remove", shard.base, span.mode, span.delay_ms, span.begin_ms, span.end_ms),
+            codec.pack_keys(keys),
         )
         if count:
             self.pusher.mark(shard)
@@ -293,24 +241,6 @@ class RedisIndex:
         return await trims.trim(self, trims.Trim(instance, mode, begin_ms, end_ms, delay_ms))
 
 
-async def _entries(plan: WritePlan, storage: StorageEntry, now_ms: int) -> list[bytes]:
-    """Long plans are placed off the event loop, so that other calls get their turn."""
-    if len(plan.keys) * len(plan.instance.location_spec_infos) > LONG_PLAN:
-        return await asyncio.to_thread(placing.build_entries, plan, storage, now_ms)
-    return placing.build_entries(plan, storage, now_ms)
-
-
 def _fields(keys: Sequence[int]) -> list[bytes]:
     blob = codec.pack_keys(keys)
     return [blob[at : at + 8] for at in range(0, len(blob), 8)]
-
-
-def _write_refusal(reason: bytes, plan: WritePlan, limits: WriteLimits) -> DomainError:
-    match reason:
-        case b"SESSIONS":
-            text = f"instance {plan.instance.instance_id}: {limits.max_sessions} write sessions are open"
-            return DomainError(Code.TOO_MANY, text)
-        case b"KEYS":
-            text = f"instance {plan.instance.instance_id}: would pass max_key_count {limits.max_key_count}"
-            return DomainError(Code.CAPACITY, text)
-    return DomainError(Code.NOT_READY, "the write was not inserted in time and is given back")

@@ -3,7 +3,7 @@
 Block keys chain over their prefix, so prompts that share a prefix share its chunks (chunks.py),
 and a hit copies 64 locations at once.
 
-Correctness rests on the shard's event stream. Each drop names the runs it took blocks from, and
+Correctness rests on the event streams of the shards. Each drop names the runs it took blocks from, and
 takes the chunks with blocks of those runs out of the cache. A chunk is handed out only while the
 stream position was confirmed at most MAX_AGE ago; otherwise the position is confirmed first. A
 gap in the epochs, a trimmed stream or a new generation empties the instance's part of the cache.
@@ -27,10 +27,11 @@ from kvcm_platform.core.ports import Prefix, Record
 from kvcm_platform.core.registry import InstanceEntry
 
 from . import keyspace
-from .chunks import CacheCounters, Chunk, InstanceChunks
+from .chunks import CacheCounters, Chunk, InstanceChunks, StreamPosition
 from .connection import Connection, IndexUnavailable
 from .records import is_single, served
 from .redis_index import FIRST_CHUNK, LARGEST_CHUNK, RedisIndex, guarded
+from .shards import shards_of
 from .usage import as_dict
 
 CHUNK = 64
@@ -128,12 +129,12 @@ class SearchCache:
     def _use(self, cache: InstanceChunks, used: list[Chunk], depth: int, tick: int) -> list[bytes]:
         """The chunks' answers; notes their use."""
         pieces: list[bytes] = []
-        to_end, touch, base = cache.chunks.move_to_end, self._index.recency.touch_runs, cache.base
+        to_end, touch, number = cache.chunks.move_to_end, self._index.recency.touch_runs, cache.number
         for chunk in used:
             wires = chunk.wires
             pieces.append(wires[0] if len(wires) == 1 else random.choice(wires))  # noqa: S311
             to_end(chunk.name)
-            touch(base, chunk.runs, depth, tick)
+            touch(number, chunk.runs, depth, tick)
             depth += CHUNK
         self.counters.hit_chunks += len(used)
         return pieces
@@ -232,8 +233,8 @@ class SearchCache:
     def _part(self, instance: InstanceEntry, capacity_bytes: int, serving: Serving) -> InstanceChunks:
         cache = self._instances.get(instance.number)
         if cache is None:
-            base = keyspace.instance(instance.number, 0)
-            cache = InstanceChunks(base, capacity_bytes, self.counters)
+            streams = [StreamPosition(shard.base) for shard in shards_of(instance)]
+            cache = InstanceChunks(instance.number, streams, capacity_bytes, self.counters)
             self._instances[instance.number] = cache
             if len(self._instances) > 100_000:
                 self._instances.popitem(last=False)[1].reset()
@@ -277,41 +278,54 @@ class SearchCache:
     async def _refresh(self, caches: Sequence[InstanceChunks]) -> None:
         asked_at = time.monotonic()
         commands: list[tuple[Any, ...]] = []
+        known: list[list[tuple[int | None, bytes]]] = []
         for cache in caches:
-            start = b"-" if cache.position == b"-" else b"(" + cache.position
-            if cache.epoch is None:
-                commands.append(("XREVRANGE", keyspace.events(cache.base), "+", "-", "COUNT", 1))
-            else:
-                commands.append(("XRANGE", keyspace.events(cache.base), start, "+", "COUNT", STREAM_BATCH))
-            commands.append(("HGET", cache.base, "epoch"))
-        known = [(cache.epoch, cache.position) for cache in caches]
-        replies = await self._connection.pipeline(commands)
-        for number, (cache, before) in enumerate(zip(caches, known, strict=True)):
-            if (cache.epoch, cache.position) != before:
+            known.append([(stream.epoch, stream.entry) for stream in cache.streams])
+            for stream in cache.streams:
+                commands += _questions(stream)
+        replies = iter(await self._connection.pipeline(commands))
+        for cache, before in zip(caches, known, strict=True):
+            answers = [(next(replies), int(next(replies) or 0)) for _ in cache.streams]
+            if [(stream.epoch, stream.entry) for stream in cache.streams] != before:
                 continue  # another confirmation was faster; this one says nothing new
-            entries, epoch = replies[2 * number], int(replies[2 * number + 1] or 0)
-            self._apply(cache, entries, epoch, asked_at)
+            is_current = [
+                self._apply(cache, stream, entries, epoch)
+                for stream, (entries, epoch) in zip(cache.streams, answers, strict=True)
+            ]
+            if all(is_current):
+                cache.confirmed_at = asked_at
 
-    def _apply(self, cache: InstanceChunks, entries: list[Any], epoch: int, asked_at: float) -> None:
-        if cache.epoch is None:
+    def _apply(self, cache: InstanceChunks, stream: StreamPosition, entries: list[Any], epoch: int) -> bool:
+        """Follows one stream; whether its position is now the newest there was when it was asked for."""
+        if stream.epoch is None:
             # XREVRANGE came before HGET: the position may be older than the epoch, never newer.
             last = as_dict(entries[0][1]) if entries else {}
-            cache.epoch = int(last.get(b"e", b"0")) if entries else epoch
-            cache.position = entries[0][0] if entries else b"-"
-            cache.confirmed_at = asked_at
-            return
+            stream.epoch = int(last.get(b"e", b"0")) if entries else epoch
+            stream.entry = entries[0][0] if entries else b"-"
+            return True
         for entry_id, flat in entries:
             event = as_dict(flat)
-            if int(event[b"e"]) != cache.epoch + 1:
+            if int(event[b"e"]) != stream.epoch + 1:
                 cache.reset()
-                return
-            cache.epoch += 1
-            cache.position = entry_id
+                return False
+            stream.epoch += 1
+            stream.entry = entry_id
             if event[b"r"]:
                 cache.drop(event[b"r"])
         if len(entries) == STREAM_BATCH:
-            return  # there is more: the position is not confirmed yet
-        if epoch < cache.epoch or (not entries and epoch != cache.epoch):
+            return False  # there is more
+        if epoch < stream.epoch or (not entries and epoch != stream.epoch):
             cache.reset()
-            return
-        cache.confirmed_at = asked_at
+            return False
+        return True
+
+
+def _questions(stream: StreamPosition) -> list[tuple[Any, ...]]:
+    """What is new in a stream, and the epoch to compare with."""
+    name = keyspace.events(stream.base)
+    if stream.epoch is None:
+        newest: tuple[Any, ...] = ("XREVRANGE", name, "+", "-", "COUNT", 1)
+    else:
+        start = b"-" if stream.entry == b"-" else b"(" + stream.entry
+        newest = ("XRANGE", name, start, "+", "COUNT", STREAM_BATCH)
+    return [newest, ("HGET", stream.base, "epoch")]

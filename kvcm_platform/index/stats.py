@@ -109,16 +109,15 @@ def instance_usages(client: redis.Redis, entries: Sequence[InstanceEntry]) -> di
     pipeline = client.pipeline(transaction=False)
     for entry in entries:
         for shard in range(entry.shards):
-            base = keyspace.instance(entry.number, shard)
-            pipeline.hgetall(base)
-            pipeline.zcard(keyspace.session_deadlines(base))
+            pipeline.hgetall(keyspace.instance(entry.number, shard))
+        pipeline.zcard(keyspace.open_sessions(entry.number, entry.shards))
     replies = iter(pipeline.execute())
     return {entry.instance_id: _instance_usage(entry, replies) for entry in entries}
 
 
 def _instance_usage(entry: InstanceEntry, replies: Any) -> InstanceUsage:
     by_storage: dict[int, StorageUsage] = {}
-    writing = sessions = 0
+    writing = 0
     for _ in range(entry.shards):
         for (ref, state), (size, count) in parse_usage(next(replies)).items():
             number = ref & ((1 << REF_SHIFT) - 1)
@@ -130,13 +129,12 @@ def _instance_usage(entry: InstanceEntry, replies: Any) -> InstanceUsage:
                 had.blocks + (0 if is_pending else count),
             )
             writing += count if state == "w" else 0
-        sessions += next(replies)
     return InstanceUsage(
         used_bytes=sum(usage.used_bytes for usage in by_storage.values()),
         pending_bytes=sum(usage.pending_bytes for usage in by_storage.values()),
         blocks=sum(usage.blocks for usage in by_storage.values()),
         writing_blocks=writing,
-        open_write_sessions=sessions,
+        open_write_sessions=next(replies),
         by_storage=by_storage,
     )
 
@@ -144,8 +142,7 @@ def _instance_usage(entry: InstanceEntry, replies: Any) -> InstanceUsage:
 def open_sessions(client: redis.Redis, entries: Sequence[InstanceEntry]) -> int:
     pipeline = client.pipeline(transaction=False)
     for entry in entries:
-        for shard in range(entry.shards):
-            pipeline.zcard(keyspace.session_deadlines(keyspace.instance(entry.number, shard)))
+        pipeline.zcard(keyspace.open_sessions(entry.number, entry.shards))
     return sum(pipeline.execute())
 
 

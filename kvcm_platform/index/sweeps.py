@@ -14,9 +14,10 @@ import msgpack
 from kvcm_platform.core.ports import WritePlan
 from kvcm_platform.core.registry import GroupEntry, InstanceEntry, Quota, StorageEntry
 
-from . import codec, keyspace, placing
+from . import codec, keyspace, placing, tickets
 from .redis_index import RedisIndex
-from .usage import ShardRef, push
+from .shards import ShardRef
+from .usage import push
 
 RESERVATION_MARGIN_MS = 2000
 """How far past its insert-by time a reservation is kept: the clocks of two servers may differ."""
@@ -34,9 +35,10 @@ class SweptShard:
 async def sweep_sessions(
     index: RedisIndex, swept: SweptShard, storages: Sequence[StorageEntry], *, is_forced: bool = False
 ) -> int:
-    """Fails open sessions past their deadline and completes those that a crash left finishing.
+    """Fails open sessions of a shard past their deadline and completes those that a crash left finishing.
 
-    With `is_forced` (a removed instance) open sessions fail at once. Returns the number ended.
+    With `is_forced` (a removed instance) open sessions fail at once. Returns the number ended. One that
+    has a ticket ends with it (tickets.sweep).
     """
     base = swept.shard.base
     limit = "+inf" if is_forced else index.now_ms()
@@ -45,13 +47,22 @@ async def sweep_sessions(
     )
     ended = 0
     for raw_id in ids:
-        ended += await _end_session(index, swept, storages, raw_id.decode(), is_forced)
+        session_id = raw_id.decode()
+        if swept.instance.shards > 1 and await tickets.read(index, swept.instance, session_id) is not None:
+            continue
+        ended += await end_session(index, swept, storages, session_id, is_forced=is_forced)
     return ended
 
 
-async def _end_session(
-    index: RedisIndex, swept: SweptShard, storages: Sequence[StorageEntry], session_id: str, is_forced: bool
+async def end_session(
+    index: RedisIndex,
+    swept: SweptShard,
+    storages: Sequence[StorageEntry],
+    session_id: str,
+    *,
+    is_forced: bool,
 ) -> bool:
+    """Ends one shard's session; False when it was gone, or moved on meanwhile."""
     shard = swept.shard
     raw, keys = await index.connection.call(
         "HMGET", keyspace.sessions(shard.base), session_id, f"{session_id}:k"
@@ -61,24 +72,25 @@ async def _end_session(
         return False
     header = codec.SessionHeader.unpack(raw)
     if header.state == placing.SESSION_OPEN:
-        pairs = _never_inserted(index, swept.instance, storages, header, keys, session_id)
+        pairs = _never_inserted(index, swept, storages, header, keys, session_id)
         is_given_up = not pairs and header.inserted < header.count
-        return await index.fail(
+        return await index.sessions.fail(
             shard, session_id, header.inserted, pairs, is_forced=is_forced, is_given_up=is_given_up
         )
     reply = await index.function("kvcm_finish_next", shard.base, session_id, 0)
-    return await index.complete(shard, session_id, reply)
+    return await index.sessions.complete(shard, session_id, reply)
 
 
 def _never_inserted(
     index: RedisIndex,
-    instance: InstanceEntry,
+    swept: SweptShard,
     storages: Sequence[StorageEntry],
     header: codec.SessionHeader,
     keys: bytes,
     session_id: str,
 ) -> list[bytes]:
     """(key, entry) pairs of the blocks whose insert did not happen: they hold slots in shared files."""
+    instance = swept.instance
     if header.inserted >= header.count or not instance.location_spec_infos:
         return []
     storage = next((s for s in storages if codec.storage_ref(s) == header.storage_ref), None)
@@ -100,7 +112,7 @@ def _never_inserted(
         insert_by_ms=header.insert_by_ms,
         deadline_ms=header.deadline_ms,
     )
-    entries = placing.build_entries(plan, storage, index.now_ms())
+    entries = placing.build_entries(plan, storage, index.now_ms(), swept.shard.shard)
     return placing.never_inserted(plan, entries, header.inserted)
 
 

@@ -18,6 +18,7 @@ from kvcm_platform.core.ports import TrimMode
 from kvcm_platform.core.registry import InstanceEntry, instance_from_dict
 
 from . import codec, keyspace
+from .shards import ShardRef, shards_of
 
 if TYPE_CHECKING:
     from .redis_index import RedisIndex
@@ -28,6 +29,16 @@ INLINE_SECONDS = 0.5
 LEASE_MS = 15_000
 
 _background: set[asyncio.Task[None]] = set()
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """What a removal takes (index/lua/3_removal.lua); the time of writing in Redis ms, inclusive."""
+
+    mode: str
+    delay_ms: int
+    begin_ms: int = 0
+    end_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,23 +83,23 @@ async def run(index: RedisIndex, job: Trim, progress: Progress, deadline: float 
     connection = index.connection
     if not await connection.call("SET", lease, owner, "NX", "PX", LEASE_MS):
         return
-    name = keyspace.blocks(keyspace.instance(job.instance.number, 0))
-    cursor = await connection.call("HGET", keyspace.TRIM_CURSORS, job.id) or b"0"
-    while True:
-        cursor, flat = await connection.call("HSCAN", name, cursor, "COUNT", SCAN_COUNT)
-        keys = [codec.unpack_keys(field)[0] for field in flat[::2]]
-        for at in range(0, len(keys), SCAN_COUNT):
-            removed = await index.remove_chunk(
-                job.instance, job.mode, job.delay_ms, job.begin_ms, job.end_ms, keys[at : at + SCAN_COUNT]
-            )
-            progress.marked += removed.locations
-        if cursor == b"0":
-            break
-        await connection.call("HSET", keyspace.TRIM_CURSORS, job.id, cursor)
-        is_mine = await connection.call("FCALL", "kvcm_lease_keep", 1, lease, owner, LEASE_MS)
-        if not is_mine or (deadline is not None and time.monotonic() > deadline):
-            await connection.call("FCALL", "kvcm_lease_drop", 1, lease, owner)
-            return
+    first, _, cursor = (await connection.call("HGET", keyspace.TRIM_CURSORS, job.id) or b"0:0").partition(
+        b":"
+    )
+    span = Span(job.mode, job.delay_ms, job.begin_ms, job.end_ms)
+    for shard in shards_of(job.instance)[int(first) :]:
+        while True:
+            cursor, keys = await scan_keys(index, shard, cursor)
+            for at in range(0, len(keys), SCAN_COUNT):
+                removed = await index.remove_chunk(job.instance, shard, span, keys[at : at + SCAN_COUNT])
+                progress.marked += removed.locations
+            if cursor == b"0":
+                break
+            await connection.call("HSET", keyspace.TRIM_CURSORS, job.id, b"%d:" % shard.shard + cursor)
+            is_mine = await connection.call("FCALL", "kvcm_lease_keep", 1, lease, owner, LEASE_MS)
+            if not is_mine or (deadline is not None and time.monotonic() > deadline):
+                await connection.call("FCALL", "kvcm_lease_drop", 1, lease, owner)
+                return
     await connection.pipeline(
         [
             ("HDEL", keyspace.TRIMS, job.id),
@@ -96,6 +107,14 @@ async def run(index: RedisIndex, job: Trim, progress: Progress, deadline: float 
             ("FCALL", "kvcm_lease_drop", 1, lease, owner),
         ]
     )
+
+
+async def scan_keys(index: RedisIndex, shard: ShardRef, cursor: bytes) -> tuple[bytes, list[int]]:
+    """Next cursor (b"0" at the end) and some keys of a shard's blocks."""
+    cursor, flat = await index.connection.call(
+        "HSCAN", keyspace.blocks(shard.base), cursor, "COUNT", SCAN_COUNT
+    )
+    return cursor, [codec.unpack_keys(field)[0] for field in flat[::2]]
 
 
 async def resume(index: RedisIndex, deadline: float) -> int:

@@ -8,30 +8,14 @@ sessions whose blocks the vector contains.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import msgpack
 
 from . import keyspace
 from .connection import Commands
+from .shards import ShardRef
 from .stats import parse_usage
-
-
-@dataclass(frozen=True, slots=True)
-class ShardRef:
-    instance_number: int
-    shard: int
-    group_number: int
-
-    @property
-    def base(self) -> str:
-        return keyspace.instance(self.instance_number, self.shard)
-
-    @property
-    def name(self) -> str:
-        """The shard's field in its group's keys."""
-        return f"{self.instance_number}:{self.shard}"
 
 
 def as_dict(flat: list[bytes]) -> dict[bytes, bytes]:

@@ -14,6 +14,7 @@ SECRET_KEY = ENV.secret_key
 DEBUG = False
 ALLOWED_HOSTS = ["localhost", "127.0.0.1", "[::1]"] if ENV.is_loopback else ["*"]
 KVCM_REDIS_URL = ENV.redis_url
+KVCM_INDEX_SHARDS = ENV["KVCM_INDEX_SHARDS"]
 
 INSTALLED_APPS = [
     "django.contrib.contenttypes",

@@ -84,6 +84,12 @@ KNOBS: tuple[Knob, ...] = (
     ),
     Knob("KVCM_SEARCH_CACHE_MB", _integer(0, 1 << 20), "512", "search cache of a metadata process; 0 = none"),
     Knob("KVCM_STRICT_READS", _flag, "0", "confirm the event stream on every match, not every 100 ms"),
+    Knob(
+        "KVCM_INDEX_SHARDS",
+        _integer(1, 16),
+        "1",
+        "hash tags that the blocks of a new instance are spread over, so that servers of a Cluster share them",
+    ),
     Knob("KVCM_WRITE_TIMEOUT_S", _integer(1, 3600), "30", "write timeout where a client sends none"),
     Knob("KVCM_MAX_KEYS", _integer(1, 1 << 16), "65536", "block keys a call; 65536 at most"),
     Knob("KVCM_MAX_TOKENS", _integer(1, 1 << 28), str(4 << 20), "token ids a call"),

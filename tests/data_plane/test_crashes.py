@@ -10,7 +10,7 @@ from kvcm_platform.core.errors import Code, DomainError
 from kvcm_platform.core.registry import Quota
 from kvcm_platform.index import keyspace, registry, usage
 from kvcm_platform.index.connection import IndexUnavailable
-from kvcm_platform.index.redis_index import shard_of
+from kvcm_platform.index.shards import shards_of
 from tests.support.data_plane import DataPlane, data_plane, found, group, instance, storage
 from tests.support.valkey import valkey_server
 
@@ -133,7 +133,7 @@ async def test_a_push_lost_by_another_process_is_made_up(plane, empty_valkey):
 
 
 async def test_pushes_may_be_repeated_and_come_late(plane):
-    shard = shard_of(plane.mirror.current.instances["model-a"])
+    shard = shards_of(plane.mirror.current.instances["model-a"])[0]
     started = await plane.start(KEYS[:10])
     old = await plane.index.connection.call("FCALL", "kvcm_usage", 1, shard.base)
     await plane.finish(started, 5)

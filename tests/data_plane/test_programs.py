@@ -10,11 +10,9 @@ from kvcm_platform.core.errors import DomainError
 from kvcm_platform.core.registry import Quota
 from kvcm_platform.core.types import QueryType
 from kvcm_platform.core.use_cases import Blocks
-from kvcm_platform.index import keyspace
 from tests.support.data_plane import DataPlane, data_plane, group
 
 SIZE = 1024
-BASE = keyspace.instance(0xABC, 0)
 
 
 class Model:
@@ -104,8 +102,7 @@ class Program:
             self.model.blocks = dict.fromkeys(self.model.blocks, ("deleting", None))
 
     async def free(self) -> None:
-        for member in self.plane.client.zrange(keyspace.pending_due(BASE), 0, -1):
-            self.plane.client.zadd(keyspace.pending_due(BASE), {member: 0})
+        self.plane.make_due()
         await self.plane.duties()
         self.model.blocks = {k: state for k, state in self.model.blocks.items() if state[0] != "deleting"}
         self.model.pending = 0

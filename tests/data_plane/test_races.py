@@ -14,7 +14,7 @@ from kvcm_platform.core.uris import parse_uri
 from kvcm_platform.core.use_cases import Blocks
 from kvcm_platform.index import keyspace, leaving, sweeps
 from kvcm_platform.index.pending import RedisPending
-from kvcm_platform.index.redis_index import shard_of
+from kvcm_platform.index.shards import shards_of
 from kvcm_platform.storage import files, mounted
 from tests.support.data_plane import DataPlane, data_plane, found, group, instance, storage
 from tests.support.valkey import valkey_server
@@ -56,17 +56,17 @@ async def test_a_sweep_meets_a_start_between_two_chunks(plane, empty_valkey, mon
         monkeypatch.setattr(writer.index, "function", paused)
         starting = asyncio.create_task(writer.start(KEYS))
         await is_halfway.wait()
-        fail = plane.index.fail
+        fail = plane.index.sessions.fail
 
         async def overtaken(*args, **options):
             may_go_on.set()
             await asyncio.wait([starting])
             return await fail(*args, **options)
 
-        monkeypatch.setattr(plane.index, "fail", overtaken)
+        monkeypatch.setattr(plane.index.sessions, "fail", overtaken)
         remove_instance(plane, 3)
         session = await plane.session()
-        swept = sweeps.SweptShard(shard_of(entry), entry)
+        swept = sweeps.SweptShard(shards_of(entry)[0], entry)
         await sweeps.sweep_sessions(
             plane.index, swept, list(session.registry.storages.values()), is_forced=True
         )
@@ -141,7 +141,7 @@ async def test_readers_of_a_removed_instance_keep_their_time(plane):
 async def test_two_runners_of_one_deletion_lose_no_second_pass(plane):
     started = await plane.start([1])
     await plane.finish(started, 0)
-    pending = RedisPending(plane.index, shard_of(plane.mirror.current.instances["model-a"]))
+    pending = RedisPending(plane.index, shards_of(plane.mirror.current.instances["model-a"])[0])
     taken = await pending.due(10)
     for _ in range(2):
         await pending.done([deletion.handle for deletion in taken])

@@ -66,12 +66,6 @@ def bytes_on_disk(root: Path) -> int:
     return sum(path.stat().st_blocks * 512 for path in files_under(root))
 
 
-async def make_due(plane: DataPlane) -> None:
-    """Lets the delay before deletion pass."""
-    for member in plane.client.zrange(keyspace.pending_due(BASE), 0, -1):
-        plane.client.zadd(keyspace.pending_due(BASE), {member: 0})
-
-
 async def test_removed_blocks_free_their_space_and_only_theirs(plane, disk):
     uris = await write_data(plane, KEYS)
     assert bytes_on_disk(disk) == 20 * SLOT
@@ -80,7 +74,7 @@ async def test_removed_blocks_free_their_space_and_only_theirs(plane, disk):
     assert await plane.statuses([1, 2]) == ["DELETING", "SERVING"]
     assert len(await plane.match(KEYS)) == 0
     assert (await plane.recount()).used == 20 * SLOT  # pending deletion still counts
-    await make_due(plane)
+    plane.make_due()
     assert (await plane.duties()).deletions.deleted == 4
     assert bytes_on_disk(disk) == 16 * SLOT
     for key in set(KEYS) - set(gone):
@@ -94,11 +88,11 @@ async def test_a_file_goes_with_its_last_slot(plane, disk):
     await write_data(plane, KEYS)
     assert len(files_under(disk)) == 3
     await plane.service.remove_cache("model-a", Blocks(KEYS[:8], ()), None)
-    await make_due(plane)
+    plane.make_due()
     await plane.duties()
     assert len(files_under(disk)) == 2
     await plane.service.remove_cache("model-a", Blocks(KEYS[8:], ()), None)
-    await make_due(plane)
+    plane.make_due()
     await plane.duties()
     assert files_under(disk) == []
     assert plane.client.hlen(keyspace.slot_files(keyspace.storage(1))) == 0
@@ -127,7 +121,7 @@ async def test_deletion_may_be_repeated_at_any_step(plane, disk, monkeypatch):
     """The worker dies after the files are gone and before their metadata is: nothing is lost."""
     await write_data(plane, KEYS)
     await plane.service.remove_cache("model-a", Blocks(KEYS, ()), None)
-    await make_due(plane)
+    plane.make_due()
     original = plane.index.function
 
     async def dies(name, *args):
@@ -147,12 +141,12 @@ async def test_deletion_may_be_repeated_at_any_step(plane, disk, monkeypatch):
 async def test_a_storage_that_is_down_keeps_its_list(plane, disk):
     await write_data(plane, KEYS)
     await plane.service.remove_cache("model-a", Blocks(KEYS, ()), None)
-    await make_due(plane)
+    plane.make_due()
     plane.publish(3, storage(disk, is_available=False, unavailable_reason="no answer"))
     report = await plane.duties()
     assert (report.deletions.deleted, report.deletions.postponed) == (0, 20)
     plane.publish(4, storage(disk))
-    await make_due(plane)
+    plane.make_due()
     assert (await plane.duties()).deletions.deleted == 20
     assert files_under(disk) == []
 
@@ -165,7 +159,7 @@ async def test_nothing_outside_the_root_is_touched(plane, disk, tmp_path):
     os.rename(disk / "model-a", disk / "moved")
     os.symlink(outside, disk / "model-a")
     await plane.service.remove_cache("model-a", Blocks(KEYS[:8], ()), None)
-    await make_due(plane)
+    plane.make_due()
     report = await plane.duties()
     assert report.deletions.deleted == 0
     assert "leads out" in next(iter(report.deletions.reasons))
@@ -183,7 +177,7 @@ async def test_a_finish_after_remove_brings_nothing_back(plane):
     await plane.service.remove_cache("model-a", Blocks(KEYS[:5], ()), None)
     await plane.finish(started, len(KEYS))
     assert await plane.statuses(KEYS[:6]) == ["DELETING"] * 5 + ["SERVING"]
-    await make_due(plane)
+    plane.make_due()
     await plane.duties()
     count = await plane.recount()
     assert (count.used, count.has_drift) == (15 * 1024, False)
@@ -197,7 +191,7 @@ async def test_a_late_writer_of_a_failed_block_is_cleaned_up_later(plane, disk):
     assert (await plane.recount()).used == 0
     put(uris[2], 3)  # the engine had not heard of it
     assert bytes_on_disk(disk) == SLOT
-    await make_due(plane)
+    plane.make_due()
     await plane.duties()
     assert files_under(disk) == []
     assert plane.client.zcard(keyspace.pending_due(BASE)) == 0
@@ -210,7 +204,7 @@ async def test_failed_slots_of_a_live_file_leave_the_others_alone(plane, disk):
         put(text, key)
     await plane.finish(started, [key % 2 == 0 for key in KEYS[:8]])
     for _ in range(2):  # at once, and again after the longest write timeout
-        await make_due(plane)
+        plane.make_due()
         await plane.duties()
         assert bytes_on_disk(disk) == 4 * SLOT
         assert [get(text)[0] for text in uris] == [0, 2, 0, 4, 0, 6, 0, 8]
@@ -221,7 +215,7 @@ async def test_trim_all_empties_disk_and_usage(plane, disk):
     open_session = await plane.start([500, 501])
     await plane.service.trim_cache("model-a", ALL_CACHE, 0, 0)
     assert await plane.statuses([*KEYS, 500]) == ["DELETING"] * 21
-    await make_due(plane)
+    plane.make_due()
     await plane.duties()
     assert files_under(disk) == []
     await plane.finish(open_session, 2)
@@ -270,7 +264,7 @@ async def test_trim_of_metadata_makes_orphans(plane, disk):
     assert await plane.statuses(KEYS) == ["NOT_FOUND"] * 20
     count = await plane.recount()
     assert (count.used, count.has_drift) == (0, False)
-    await make_due(plane)
+    plane.make_due()
     assert (await plane.duties()).deletions.orphaned == 20
     assert bytes_on_disk(disk) == 20 * SLOT
     base = keyspace.storage(1)
@@ -310,7 +304,7 @@ async def test_a_removed_instance_leaves_nothing_behind(plane, disk):
     plane.publish(3, removed=[("instance", "model-a")])
     late = await plane.start([200])  # by a process that has not heard of the removal
     for _ in range(4):
-        await make_due(plane)
+        plane.make_due()
         await plane.duties()
     assert len(late.locations) == 1
     assert files_under(disk) == []
@@ -330,12 +324,12 @@ async def test_nothing_is_deleted_below_a_lost_mount(plane, disk):
     os.rename(disk, disk.with_name("mounted"))
     disk.mkdir()
     await plane.service.remove_cache("model-a", Blocks(KEYS, ()), None)
-    await make_due(plane)
+    plane.make_due()
     report = await plane.duties()
     assert (report.deletions.deleted, report.deletions.postponed) == (0, 20)
     assert "is the storage mounted?" in next(iter(report.deletions.reasons))
     disk.rmdir()
     os.rename(disk.with_name("mounted"), disk)
-    await make_due(plane)
+    plane.make_due()
     assert (await plane.duties()).deletions.deleted == 20
     assert files_under(disk) == []

@@ -50,6 +50,7 @@ async def test_a_known_prefix_is_answered_from_memory(plane, reader, monkeypatch
     assert reader.cache.counters.hit_chunks == 5 + 2
 
 
+@pytest.mark.one_shard
 async def test_a_removal_elsewhere_is_seen_with_the_next_confirmation(plane, reader):
     await plane.write(KEYS)
     await reader.match(KEYS)
@@ -111,6 +112,7 @@ async def test_a_removal_while_a_chunk_is_read_keeps_it_out(plane, reader, monke
     assert len(await reader.match(KEYS)) == 9
 
 
+@pytest.mark.one_shard
 async def test_a_trimmed_stream_empties_the_cache(plane, reader):
     await plane.write(KEYS)
     await reader.match(KEYS)
@@ -121,6 +123,7 @@ async def test_a_trimmed_stream_empties_the_cache(plane, reader):
     assert len(await reader.match(KEYS)) == 4
 
 
+@pytest.mark.one_shard
 async def test_a_gap_in_the_stream_empties_the_cache(plane, reader):
     await plane.write(KEYS)
     await reader.match(KEYS)
@@ -183,6 +186,7 @@ async def test_a_group_may_turn_the_cache_off(plane, reader, capacity_mb, is_cac
     assert bool(reader.cache.counters.bytes) is is_cached
 
 
+@pytest.mark.one_shard
 async def test_hits_from_memory_keep_their_runs_young(plane, reader):
     await plane.write(KEYS)
     await reader.match(KEYS)

@@ -163,6 +163,7 @@ async def test_write_timeout_is_clamped(plane, asked, seconds):
     assert 0 <= deadline - before - seconds * 1000 < 1000
 
 
+@pytest.mark.one_shard
 async def test_nothing_to_write_has_a_short_timeout(plane):
     await plane.write(KEYS)
     before = plane.index.now_ms()

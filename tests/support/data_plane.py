@@ -165,6 +165,11 @@ class DataPlane:
         metas = await self.service.get_cache_meta(instance_id, Blocks(keys, ()), None)
         return [meta.status.name for meta in metas]
 
+    def make_due(self) -> None:
+        """All pending deletions, second passes included, become due now."""
+        for due in self.client.scan_iter(match="{*:*}:d"):
+            self.client.zadd(due, dict.fromkeys(self.client.zrange(due, 0, -1), 0))
+
     async def session(self) -> IndexSession:
         await self.mirror.refresh()
         gone = leaving.decode(await self.index.connection.call("HGETALL", keyspace.LEAVING))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from django.conf import settings
+
 from apps.common.actor import Role
 from apps.control import mapping
 from apps.control.calls.call import Call, Rpc, done
@@ -11,7 +13,11 @@ from kvcm_platform.pb import admin_service_pb2 as pb
 
 
 def register_instance(call: Call) -> pb.CommonResponse:
-    instance_register(acting=call.acting, registration=mapping.registration(call.request))
+    instance_register(
+        acting=call.acting,
+        registration=mapping.registration(call.request),
+        shards=settings.KVCM_INDEX_SHARDS,
+    )
     return done()
 
 

@@ -233,14 +233,16 @@ local function finish_begin(base, sid, session, now)
   return next_index
 end
 
--- kvcm_finish: the client's Finish. ARGV: gen, sid, 'offset' | 'bools', number or string of '0' / '1'.
+-- kvcm_finish: the client's Finish. ARGV: gen, sid, 'offset' | 'bools', number or string of '0' / '1', then '1' when
+-- the session's ticket has decided: the deadline does not count, and what was begun goes on.
 -- Returns {'OK', next index or -1, number of blocks}; {'GONE'} unknown, used or expired; {'MASK', expected length}.
 register('kvcm_finish', function(keys, args)
   local base, sid = keys[1], args[2]
   local refused = enter(base, args[1])
   if refused then return refused end
-  local session = session_header(base, sid)
-  if not session or session.state ~= OPEN or now_ms() > session.deadline then return {'GONE'} end
+  local session, is_decided = session_header(base, sid), args[5] == '1'
+  if not session then return {'GONE'} end
+  if not is_decided and (session.state ~= OPEN or now_ms() > session.deadline) then return {'GONE'} end
   local _, lost_count = losers(base, sid)
   local expected, mask = session.count - lost_count, args[4]
   if args[3] == 'offset' then
