@@ -88,7 +88,7 @@ KNOBS: tuple[Knob, ...] = (
         "KVCM_INDEX_SHARDS",
         _integer(1, 16),
         "1",
-        "hash tags that the blocks of a new instance are spread over, so that servers of a Cluster share them",
+        "hash tags that the blocks of a new instance are spread over, for servers of a Cluster to share",
     ),
     Knob("KVCM_WRITE_TIMEOUT_S", _integer(1, 3600), "30", "write timeout where a client sends none"),
     Knob("KVCM_MAX_KEYS", _integer(1, 1 << 16), "65536", "block keys a call; 65536 at most"),
