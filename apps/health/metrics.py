@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 
+import redis
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from apps.common.redis_client import index_client
 from apps.live.overview import Picture, overview
+from kvcm_platform.index.stats import AdmissionTotals, admissions_of_all
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST
 
@@ -29,6 +33,13 @@ _GAUGES = {
     "storages_total": "Storages",
     "groups_total": "Instance groups",
     "instances_total": "Registered instances",
+}
+_ADMISSIONS = {
+    "allowed_calls": "Calls that the group's limits let through",
+    "allowed_blocks": "Blocks that these calls named",
+    "refused_calls": "Calls past the group's limits",
+    "refused_blocks": "Blocks that these calls named",
+    "refused_sessions": "Write sessions past the group's share",
 }
 _STATES = {"ok": 0, "degraded": 1, "down": 2}
 
@@ -74,7 +85,24 @@ class _Overview(Collector):
         yield latency
 
 
+class _Admissions(Collector):
+    """What the limits of instance groups allowed and refused."""
+
+    def __init__(self, totals: Mapping[str, AdmissionTotals]) -> None:
+        self._totals = totals
+
+    def collect(self) -> Iterator[Metric]:
+        for name, text in _ADMISSIONS.items():
+            family = CounterMetricFamily(f"kvcm_group_{name}", text, labels=("instance_group",))
+            for group, totals in self._totals.items():
+                family.add_metric((group,), getattr(totals, name))
+            yield family
+
+
 def exposition() -> bytes:
     registry = CollectorRegistry()
     registry.register(_Overview(overview().picture(max_age=0.5)))
+    # The overview says that the index is down; what cannot be read is left out.
+    with suppress(redis.RedisError):
+        registry.register(_Admissions(admissions_of_all(index_client())))
     return generate_latest(registry)

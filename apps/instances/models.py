@@ -23,6 +23,7 @@ class InstanceGroup(models.Model):
     max_instance_count = models.BigIntegerField(default=0)
     global_quota_group_name = models.CharField(max_length=256)
     user_data = models.TextField(blank=True)
+    limits = models.JSONField(default=dict)
     version = models.BigIntegerField(default=1)
     created_at = models.DateTimeField(auto_now_add=True)
     updated_at = models.DateTimeField(auto_now=True)

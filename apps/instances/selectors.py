@@ -61,6 +61,7 @@ def _entry(row: InstanceGroup, per_type: dict[str, int], candidates: tuple[str, 
             "max_instance_count": row.max_instance_count,
             "global_quota_group_name": row.global_quota_group_name,
             "user_data": row.user_data,
+            "limits": row.limits,
             "version": row.version,
         }
     )

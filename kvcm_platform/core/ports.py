@@ -258,3 +258,7 @@ class Facts(Protocol):
     """Where the use cases note what happened (kvcm_platform.index.facts.FactsBuffer)."""
 
     def add(self, instance_id: str, **amounts: int) -> None: ...
+
+    def add_group(self, group: str, **amounts: int) -> None:
+        """What the limits of an instance group did (core.admission)."""
+        ...

@@ -58,7 +58,7 @@ class Queries(UseCases):
         """Locations by one of the query types of WIRE.md 3.3: wire bytes, in pieces of one or more."""
         instance = await self.instance(instance_id)
         masks.check(mask)
-        keys = await self._keys(instance, blocks)
+        keys = await self._asked(instance, blocks)
         match query:
             case QueryType.PREFIX_MATCH:
                 found = (await self._prefix(instance, keys, mask)).pieces
@@ -89,7 +89,8 @@ class Queries(UseCases):
         if instance is None or group is None or not 0 <= offset < count <= self._limits.max_keys:
             return None
         serving = self._served(group)
-        if not serving.is_readable:
+        is_limited = group.limits.has_rates
+        if not serving.is_readable or (is_limited and not self._admission.holds(group, count)):
             return None
         tick = self._index.now_ms()
         cache_bytes = group.meta_indexer.cache_policy.capacity_mb << 20
@@ -97,6 +98,8 @@ class Queries(UseCases):
         match = self._prefixes.cached(instance, wanted, serving, offset, tick, cache_bytes)
         if match is None:
             return None
+        if is_limited:
+            self._admission.spend(group, count)
         if offset:
             held = struct.unpack(f"={offset}q", raw[: offset << 3])
             self._index.touch_keys(instance, held, 0, tick)
@@ -106,7 +109,7 @@ class Queries(UseCases):
     async def get_cache_location_len(self, instance_id: str, query: int, blocks: Blocks, sw_size: int) -> int:
         """How long the hit is: matched prefix, hits of a batch, or the end of the right-most window."""
         instance = await self.instance(instance_id)
-        keys = await self._keys(instance, blocks)
+        keys = await self._asked(instance, blocks)
         missing = self._rules.placeholder(instance)
         match query:
             case QueryType.PREFIX_MATCH:
@@ -124,7 +127,7 @@ class Queries(UseCases):
         """State of each unmasked key's first location, whatever its status."""
         instance = await self.instance(instance_id)
         masks.check(mask)
-        keys = masks.unmasked(mask, await self._keys(instance, blocks))
+        keys = masks.unmasked(mask, await self._asked(instance, blocks))
         answer: list[BlockMeta] = []
         for record in await self._index.records(instance, keys):
             known = self._rules.first(record)
@@ -148,7 +151,7 @@ class Queries(UseCases):
         strategies for every key that it has; where several locations fit, one is chosen by weight.
         """
         instance = await self.instance(instance_id)
-        keys = await self._keys(instance, blocks)
+        keys = await self._asked(instance, blocks)
         if query != QueryType.BATCH_GET:
             raise invalid("query_type", "only QT_BATCH_GET asks by backend")
         for selector in selectors:

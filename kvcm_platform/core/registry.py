@@ -101,6 +101,22 @@ class MetaIndexerSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class FairnessLimits:
+    """What keeps one group from starving the others (core/admission.py). 0 = no limit."""
+
+    calls_per_second: int = 0
+    """Queries and Starts."""
+    blocks_per_second: int = 0
+    """Blocks that queries and Starts name."""
+    write_session_ratio: float = 0.0
+    """Write sessions that the group's instances together hold open, as a share of what one may."""
+
+    @property
+    def has_rates(self) -> bool:
+        return bool(self.calls_per_second or self.blocks_per_second)
+
+
+@dataclass(frozen=True, slots=True)
 class GroupEntry:
     """One instance group. `number` names its keys in Redis and is never reused."""
 
@@ -115,6 +131,7 @@ class GroupEntry:
     """0 = no limit."""
     global_quota_group_name: str = ""
     user_data: str = ""
+    limits: FairnessLimits = field(default_factory=FairnessLimits)
     version: int = 1
     """The optimistic lock that clients see."""
 
@@ -227,6 +244,8 @@ def group_from_dict(data: Mapping[str, Any]) -> GroupEntry:
             "meta_indexer": MetaIndexerSettings(
                 **{**meta_indexer, "cache_policy": CachePolicy(**meta_indexer["cache_policy"])}
             ),
+            # Entries published before there were limits have none.
+            "limits": FairnessLimits(**data.get("limits", {})),
         }
     )
 

@@ -8,7 +8,7 @@ from .masks import Mask
 from .ports import TrimMode
 from .registry import InstanceEntry
 from .types import TrimStrategy
-from .use_cases import Blocks, UseCases
+from .use_cases import Blocks, UseCases, plain
 
 MIN_DELETE_DELAY_MS = 500
 """Readers that got a URI just before a removal have at least this long (DESIGN 4.5)."""
@@ -22,7 +22,7 @@ class Removal(UseCases):
         """Removes the blocks outside the mask, WRITING ones too; unknown keys are fine."""
         instance = await self.instance(instance_id)
         masks.check(keep)
-        keys = masks.unmasked(keep, await self._plain_keys(instance, blocks))
+        keys = masks.unmasked(keep, plain(await self._keys(instance, blocks)))
         removed = await self._index.remove(
             instance, list(dict.fromkeys(keys)), self._delete_delay_ms(instance)
         )

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from . import placement
+from .admission import Admission
 from .errors import Code, DomainError, invalid
 from .placement import Serving
 from .ports import BlockIndex, Facts, PrefixSource, RecordRules, RegistrySource
@@ -54,6 +55,7 @@ class UseCases:
         rules: RecordRules,
         registry: RegistrySource,
         facts: Facts,
+        admission: Admission,
         limits: Limits | None = None,
         token_keys: TokenKeys | None = None,
     ) -> None:
@@ -62,6 +64,7 @@ class UseCases:
         self._rules = rules
         self._registry = registry
         self._facts = facts
+        self._admission = admission
         self._limits = limits or Limits()
         self._token_keys = token_keys or TokenKeys(None, 0)
         self._serving: dict[str, Serving] = {}
@@ -101,12 +104,16 @@ class UseCases:
             raise placement.unreadable(self._registry.current, group)
         return serving
 
-    async def _plain_keys(self, instance: InstanceEntry, blocks: Blocks) -> list[int]:
-        """The same as numbers: what is written or removed is looked at key by key."""
-        keys = await self._keys(instance, blocks)
-        return keys.tolist() if isinstance(keys, np.ndarray) else list(keys)
+    async def _asked(self, instance: InstanceEntry, blocks: Blocks) -> Sequence[int]:
+        """The keys of a query or a Start, which count against its group's limits."""
+        group = self._group(instance)
+        if group.limits.has_rates:
+            self._check_blocks(instance, blocks)
+            count = len(blocks.keys) or len(blocks.tokens) // instance.block_size
+            await self._admission.call(group, count)
+        return await self._keys(instance, blocks)
 
-    async def _keys(self, instance: InstanceEntry, blocks: Blocks) -> Sequence[int]:
+    def _check_blocks(self, instance: InstanceEntry, blocks: Blocks) -> None:
         if len(blocks.keys) > self._limits.max_keys:
             raise DomainError(
                 Code.TOO_LARGE,
@@ -114,7 +121,7 @@ class UseCases:
                 field="block_keys",
             )
         if len(blocks.keys):
-            return blocks.keys
+            return
         if not len(blocks.tokens):
             raise invalid("block_keys", "neither block_keys nor token_ids are given")
         if len(blocks.tokens) > self._limits.max_tokens:
@@ -125,8 +132,18 @@ class UseCases:
             )
         if instance.block_size <= 0:
             raise invalid("block_size", "the instance was registered without one, token_ids cannot be used")
+
+    async def _keys(self, instance: InstanceEntry, blocks: Blocks) -> Sequence[int]:
+        self._check_blocks(instance, blocks)
+        if len(blocks.keys):
+            return blocks.keys
         hashing = self._token_keys
         if hashing.is_slow(len(blocks.tokens)):
             # The Python loop holds the interpreter now and then, but other calls get their turn.
             return await asyncio.to_thread(hashing.keys, blocks.tokens, instance.block_size)
         return hashing.keys(blocks.tokens, instance.block_size)
+
+
+def plain(keys: Sequence[int]) -> list[int]:
+    """Keys as numbers: what is written or removed is looked at key by key."""
+    return keys.tolist() if isinstance(keys, np.ndarray) else list(keys)

@@ -15,6 +15,7 @@ from typing import Any
 
 from .errors import Code, DomainError, invalid
 from .registry import (
+    FairnessLimits,
     LocationSpecGroup,
     LocationSpecInfo,
     MetaIndexerSettings,
@@ -242,6 +243,7 @@ class GroupSettings:
     max_instance_count: int = 0
     global_quota_group_name: str = "default_quota_group"
     user_data: str = ""
+    limits: FairnessLimits = field(default_factory=FairnessLimits)
 
 
 def check_group(settings: GroupSettings) -> GroupSettings:
@@ -261,6 +263,7 @@ def check_group(settings: GroupSettings) -> GroupSettings:
     for kind, capacity in settings.quota.per_type.items():
         _number(f"quota.per_type.{kind}", capacity, 0, INT64)
     _check_reclaim(settings.reclaim)
+    _check_limits(settings.limits)
     meta_indexer = _check_meta_indexer(settings.meta_indexer)
     candidates = tuple(dict.fromkeys(settings.storage_candidates))
     return replace(settings, storage_candidates=candidates, meta_indexer=meta_indexer)
@@ -280,6 +283,13 @@ def _check_reclaim(reclaim: ReclaimSettings) -> None:
     for name in ("trigger_period_seconds", "step_size", "delay_before_delete_ms", "grace_seconds"):
         _number(f"reclaim.{name}", getattr(reclaim, name), 0, INT32)
     _text("reclaim.storage_unique_name", reclaim.storage_unique_name, is_required=False, at_most=128)
+
+
+def _check_limits(limits: FairnessLimits) -> None:
+    _number("limits.calls_per_second", limits.calls_per_second, 0, INT32)
+    _number("limits.blocks_per_second", limits.blocks_per_second, 0, INT32)
+    if not 0 <= limits.write_session_ratio <= 1:
+        raise invalid("limits.write_session_ratio", "must be between 0 and 1")
 
 
 def _check_meta_indexer(indexer: MetaIndexerSettings) -> MetaIndexerSettings:

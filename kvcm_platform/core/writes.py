@@ -14,7 +14,7 @@ from .masks import Mask
 from .placement import Serving
 from .ports import Record, Shape, WriteLimits, WritePlan
 from .registry import GroupEntry, InstanceEntry, StorageEntry
-from .use_cases import Blocks, UseCases, random_id
+from .use_cases import Blocks, UseCases, plain, random_id
 
 INSERT_SECONDS = 5
 MAX_WRITE_TIMEOUT = 3600
@@ -84,7 +84,7 @@ class Writes(UseCases):
         """
         instance = await self.instance(instance_id)
         group = self._group(instance)
-        keys = await self._plain_keys(instance, blocks)
+        keys = plain(await self._asked(instance, blocks))
         wanted = self._wanted(instance, group_names, len(blocks.keys))
         self._check_size(instance, keys, min_replica_count)
         serving = self._served(group)
@@ -113,9 +113,18 @@ class Writes(UseCases):
     async def _write(
         self, plan: WritePlan, missing: Missing, serving: Serving
     ) -> tuple[list[bytes], set[int]]:
-        storage = await self._reserve(plan, missing.holders) if plan.keys else None
-        limits = WriteLimits(self._limits.max_sessions, plan.group.meta_indexer.max_key_count)
-        return await self._index.write(plan, storage, serving, limits)
+        group = plan.group
+        limits = WriteLimits(self._limits.max_sessions, group.meta_indexer.max_key_count)
+        is_counted = group.limits.write_session_ratio > 0
+        if is_counted:
+            await self._admission.session(group, plan.session_id, plan.deadline_ms, limits.max_sessions)
+        try:
+            storage = await self._reserve(plan, missing.holders) if plan.keys else None
+            return await self._index.write(plan, storage, serving, limits)
+        except DomainError:
+            if is_counted:
+                await self._admission.session_ended(group, plan.session_id)
+            raise
 
     async def _reserve(self, plan: WritePlan, holders: Mapping[int, int]) -> StorageEntry:
         try:
@@ -201,4 +210,7 @@ class Writes(UseCases):
             raise DomainError(Code.INTERNAL, SESSION_GONE)
         masks.check(success, "success_blocks")
         written, failed = await self._index.finish(instance, session_id, success)
+        group = self._group(instance)
+        if group.limits.write_session_ratio:
+            await self._admission.session_ended(group, session_id)
         self._facts.add(instance.instance_id, written_blocks=written, failed_blocks=failed)

@@ -11,7 +11,7 @@ import time
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from . import keyspace
@@ -31,6 +31,15 @@ COUNTER_NAMES = (
     "failed_blocks",
 )
 
+GROUP_COUNTER_NAMES = (
+    "allowed_calls",
+    "allowed_blocks",
+    "refused_calls",
+    "refused_blocks",
+    "refused_sessions",
+)
+"""Counted while a group has limits (core.admission)."""
+
 
 @dataclass(frozen=True, slots=True)
 class RpcFacts:
@@ -48,6 +57,7 @@ class Facts:
     window_ms: int
     rpcs: Mapping[str, RpcFacts]
     instances: Mapping[str, Mapping[str, int]]
+    groups: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
 
 
 def decode(fields: Mapping[bytes, bytes]) -> Facts:
@@ -55,7 +65,9 @@ def decode(fields: Mapping[bytes, bytes]) -> Facts:
     rpcs = {
         name: RpcFacts(rpc["count"], rpc["errors"], tuple(rpc["us"])) for name, rpc in data["rpc"].items()
     }
-    return Facts(data["process"], data["at"], data["window_ms"], rpcs, data["instances"])
+    return Facts(
+        data["process"], data["at"], data["window_ms"], rpcs, data["instances"], data.get("groups", {})
+    )
 
 
 def quantile_ms(buckets: tuple[int, ...], q: float) -> float | None:
@@ -79,6 +91,7 @@ class FactsBuffer:
         self._since = time.monotonic()
         self._rpcs: dict[str, list[Any]] = {}
         self._instances: dict[str, dict[str, int]] = defaultdict(lambda: defaultdict(int))
+        self._groups: dict[str, dict[str, int]] = defaultdict(lambda: defaultdict(int))
 
     def rpc(self, name: str, seconds: float, is_error: bool) -> None:
         row = self._rpcs.get(name)
@@ -93,12 +106,17 @@ class FactsBuffer:
         for name, amount in amounts.items():
             row[name] += amount
 
+    def add_group(self, group: str, **amounts: int) -> None:
+        row = self._groups[group]
+        for name, amount in amounts.items():
+            row[name] += amount
+
     def take(self) -> list[tuple[str | int, ...]]:
         """The commands of one flush, or none when nothing happened; starts a new window."""
         now = time.monotonic()
         window_ms = max(1, round((now - self._since) * 1000))
         self._since = now
-        if not self._rpcs and not self._instances:
+        if not self._rpcs and not self._instances and not self._groups:
             return []
         data = {
             "process": self._process,
@@ -106,14 +124,17 @@ class FactsBuffer:
             "window_ms": window_ms,
             "rpc": {name: {"count": r[0], "errors": r[1], "us": r[2]} for name, r in self._rpcs.items()},
             "instances": self._instances,
+            "groups": self._groups,
         }
         text = json.dumps(data, separators=(",", ":"))
         commands: list[tuple[str | int, ...]] = [
             ("XADD", keyspace.FACTS, "MAXLEN", "~", STREAM_LENGTH, "*", "d", text)
         ]
-        for instance_id, row in self._instances.items():
-            for name, amount in row.items():
-                commands.append(("HINCRBY", keyspace.COUNTERS, f"{instance_id}|{name}", amount))
+        for key, rows in ((keyspace.COUNTERS, self._instances), (keyspace.GROUP_COUNTERS, self._groups)):
+            for owner, row in rows.items():
+                for name, amount in row.items():
+                    commands.append(("HINCRBY", key, f"{owner}|{name}", amount))
         self._rpcs = {}
         self._instances = defaultdict(lambda: defaultdict(int))
+        self._groups = defaultdict(lambda: defaultdict(int))
         return commands

@@ -14,6 +14,8 @@ GENERATION = "{kvcm}:generation"
 FACTS = "kvcm:facts"
 """Capped stream of what happened (docs/architecture.md)."""
 COUNTERS = "kvcm:counters"
+GROUP_COUNTERS = "kvcm:group-counters"
+"""Hash of what groups' limits allowed and refused: `<group>|<name>` -> number."""
 PROCESSES = "kvcm:processes"
 SUPERVISOR = "kvcm:supervisor"
 OVERVIEW_HISTORY = "kvcm:overview:history"
@@ -121,6 +123,15 @@ def group_reservations(base: str) -> str:
 
 def group_reservation_deadlines(base: str) -> str:
     return base + ":x"
+
+
+def group_permits(base: str) -> str:
+    return base + ":t"
+
+
+def group_sessions(base: str) -> str:
+    """Open write sessions of a group that limits them, by deadline."""
+    return base + ":s"
 
 
 def storage(number: int) -> str:

@@ -58,6 +58,15 @@ def limits_command(group: GroupEntry, version: int) -> tuple[str | int, ...]:
     pairs: list[str | int] = []
     for kind, capacity in group.quota.per_type.items():
         pairs += [WIRE_STORAGE_TYPE[kind], capacity]
+    limits = group.limits
+    named = {
+        "calls": limits.calls_per_second,
+        "blocks": limits.blocks_per_second,
+        "sessions": limits.write_session_ratio,
+    }
+    for name, limit in named.items():
+        if limit:
+            pairs += [name, repr(limit)]
     base = keyspace.group(group.number)
     return ("FCALL", "kvcm_limits", 1, base, version, group.quota.capacity_bytes, *pairs)
 

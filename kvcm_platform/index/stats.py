@@ -13,7 +13,7 @@ from kvcm_platform.core.registry import InstanceEntry
 from kvcm_platform.core.types import STORAGE_TYPE_BY_WIRE, StorageType
 
 from . import keyspace
-from .facts import COUNTER_NAMES
+from .facts import COUNTER_NAMES, GROUP_COUNTER_NAMES
 
 REF_SHIFT = 16
 """A storage reference in records and usage fields is wire type << 16 | storage number."""
@@ -68,6 +68,17 @@ class Traffic:
     @property
     def hit_rate(self) -> float | None:
         return self.hit_blocks / self.requested_blocks if self.requested_blocks else None
+
+
+@dataclass(frozen=True, slots=True)
+class AdmissionTotals:
+    """What a group's limits did since there are any (core.admission)."""
+
+    allowed_calls: int = 0
+    allowed_blocks: int = 0
+    refused_calls: int = 0
+    refused_blocks: int = 0
+    refused_sessions: int = 0
 
 
 def parse_usage(fields: Mapping[bytes, bytes]) -> dict[tuple[int, str], tuple[int, int]]:
@@ -156,3 +167,25 @@ def counters(client: redis.Redis, instance_ids: Sequence[str]) -> dict[str, Traf
         instance_id: Traffic(**{name: int(next(values) or 0) for name in COUNTER_NAMES})
         for instance_id in instance_ids
     }
+
+
+def admissions(client: redis.Redis, groups: Sequence[str]) -> dict[str, AdmissionTotals]:
+    """Totals by group."""
+    if not groups:
+        return {}
+    names = [f"{group}|{name}" for group in groups for name in GROUP_COUNTER_NAMES]
+    values = iter(client.hmget(keyspace.GROUP_COUNTERS, names))
+    return {
+        group: AdmissionTotals(**{name: int(next(values) or 0) for name in GROUP_COUNTER_NAMES})
+        for group in groups
+    }
+
+
+def admissions_of_all(client: redis.Redis) -> dict[str, AdmissionTotals]:
+    """Totals of every group that has any."""
+    found: dict[str, dict[str, int]] = defaultdict(dict)
+    for field_name, value in client.hgetall(keyspace.GROUP_COUNTERS).items():
+        group, _, name = field_name.decode().partition("|")
+        if name in GROUP_COUNTER_NAMES:
+            found[group][name] = int(value)
+    return {group: AdmissionTotals(**totals) for group, totals in sorted(found.items())}

@@ -13,6 +13,7 @@ from redis.exceptions import RedisError
 from kvcm_platform.index import heartbeat, keyspace
 from kvcm_platform.index.connection import Connection
 from kvcm_platform.index.facts import FactsBuffer
+from kvcm_platform.index.permits import RedisPermits
 from kvcm_platform.index.redis_index import RedisIndex
 from kvcm_platform.index.search_cache import SearchCache
 
@@ -51,6 +52,7 @@ class Background:
         index: RedisIndex,
         search_cache: SearchCache,
         facts: FactsBuffer,
+        permits: RedisPermits,
         stand_down: StandDown,
         node_id: str,
         faults: Faults | None,
@@ -59,6 +61,7 @@ class Background:
         self._index = index
         self._search_cache = search_cache
         self._facts = facts
+        self._permits = permits
         self._stand_down = stand_down
         self._node_id = node_id
         self._faults = faults
@@ -91,5 +94,8 @@ class Background:
 
     async def _beat(self) -> None:
         await self._connection.learn_clock()
-        detail = {"search_cache": asdict(self._search_cache.counters)}
+        detail = {
+            "search_cache": asdict(self._search_cache.counters),
+            "permits": asdict(self._permits.counters),
+        }
         await self._connection.call(*heartbeat.command("metadata", self._node_id, detail))

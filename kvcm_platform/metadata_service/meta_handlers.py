@@ -34,6 +34,7 @@ from .limits import DoorLimits
 log = structlog.get_logger(__name__)
 SHOWN = 256
 """Characters of a caller's text that a log line repeats."""
+FLOOD_SECONDS = 1.0
 SPAN_SUFFIX = "__kvcm_need_span_tracer"
 
 
@@ -81,6 +82,24 @@ class StandDown:
             raise DomainError(Code.NOT_LEADER, "Server is not leader")
 
 
+class RefusalLog:
+    """Logs refused calls; of those that came too fast one a second, since a flood must cost little."""
+
+    def __init__(self) -> None:
+        self._left_out = 0
+        self._flood_logged_at = -FLOOD_SECONDS
+
+    def note(self, rpc: str, request_id: str, failed: DomainError) -> None:
+        values: dict[str, Any] = {"code": failed.code, "reason": failed.message[:SHOWN]}
+        if failed.code is Code.TOO_MANY:
+            now = time.monotonic()
+            if now - self._flood_logged_at < FLOOD_SECONDS:
+                self._left_out += 1
+                return
+            values["left_out"], self._left_out, self._flood_logged_at = self._left_out, 0, now
+        log.info("call refused", rpc=rpc, request_id=request_id[-SHOWN:], **values)
+
+
 class MetaHandlers:
     def __init__(
         self,
@@ -101,6 +120,7 @@ class MetaHandlers:
         self._endpoint = endpoint
         self._max_calls = limits.calls
         self._running = 0
+        self._refusals = RefusalLog()
         self.stand_down = StandDown()
         rpcs = self._table()
         if faults is not None:
@@ -201,13 +221,7 @@ class MetaHandlers:
         seconds = time.perf_counter() - begun
         self._facts.rpc(rpc.name, seconds, failed is not None)
         if failed is not None:
-            log.info(
-                "call refused",
-                rpc=rpc.name,
-                request_id=request_id[-SHOWN:],
-                code=failed.code,
-                reason=failed.message[:SHOWN],
-            )
+            self._refusals.note(rpc.name, request_id, failed)
             if failed.forms.grpc != "OK":
                 raise failed
             answer = rpc.response(header=mapping.header(request_id, failed)).SerializeToString()

@@ -11,11 +11,13 @@ import structlog
 from redis.exceptions import RedisError
 
 from kvcm_platform.core import native
+from kvcm_platform.core.admission import Admission
 from kvcm_platform.core.metadata import MetadataService
 from kvcm_platform.core.token_keys import TokenKeys
 from kvcm_platform.core.use_cases import Limits
 from kvcm_platform.index.connection import Connection
 from kvcm_platform.index.facts import FactsBuffer
+from kvcm_platform.index.permits import RedisPermits
 from kvcm_platform.index.records import WireRecords
 from kvcm_platform.index.redis_index import RedisIndex
 from kvcm_platform.index.registry_mirror import RegistryMirror
@@ -67,9 +69,12 @@ class Process:
         self.search_cache = SearchCache(
             self.index, env["KVCM_SEARCH_CACHE_MB"] << 20, is_strict=env["KVCM_STRICT_READS"]
         )
-        token_keys = TokenKeys(native.load_built(), TOKEN_MEMO_BYTES)
+        permits = RedisPermits(self.connection)
         service = MetadataService(
-            self.index, self.search_cache, WireRecords(), self.mirror, self.facts, limits, token_keys
+            *(self.index, self.search_cache, WireRecords(), self.mirror, self.facts),
+            Admission(permits, self.facts),
+            limits,
+            TokenKeys(native.load_built(), TOKEN_MEMO_BYTES),
         )
         host = "localhost" if env.is_loopback else env.bind
         endpoint = Endpoint(env.node_id, host, env["KVCM_META_RPC_PORT"], env["KVCM_META_HTTP_PORT"])
@@ -82,6 +87,7 @@ class Process:
             self.index,
             self.search_cache,
             self.facts,
+            permits,
             self.handlers.stand_down,
             env.node_id,
             faults,

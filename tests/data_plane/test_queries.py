@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from kvcm_platform.core.admission import Admission
 from kvcm_platform.core.errors import Code, DomainError
 from kvcm_platform.core.metadata import MetadataService
 from kvcm_platform.core.types import QueryType
 from kvcm_platform.core.use_cases import Blocks, Limits
+from kvcm_platform.index.permits import RedisPermits
 from kvcm_platform.index.records import WireRecords
 from tests.support.data_plane import DataPlane, found, found_all, group, instance, storage
 
@@ -118,7 +120,9 @@ async def test_unknown_or_empty_instance(plane):
 
 async def test_too_many_keys_are_refused_before_any_work(plane):
     small = MetadataService(
-        plane.index, plane.cache, WireRecords(), plane.mirror, plane.facts, Limits(max_keys=3, max_tokens=3)
+        *(plane.index, plane.cache, WireRecords(), plane.mirror, plane.facts),
+        Admission(RedisPermits(plane.index.connection), plane.facts),
+        Limits(max_keys=3, max_tokens=3),
     )
     for blocks, field in ((Blocks([1] * 4, ()), "block_keys"), (Blocks((), [1] * 4), "token_ids")):
         with pytest.raises(DomainError) as caught:

@@ -12,6 +12,7 @@ import redis
 
 from apps.cache_index.duties import DutiesReport, duties_run
 from apps.cache_index.index_session import IndexSession
+from kvcm_platform.core.admission import Admission
 from kvcm_platform.core.masks import Mask
 from kvcm_platform.core.metadata import MetadataService
 from kvcm_platform.core.registry import (
@@ -32,6 +33,7 @@ from kvcm_platform.core.writes import StartedWrite
 from kvcm_platform.index import codec, keyspace, leaving, registry
 from kvcm_platform.index.connection import Connection
 from kvcm_platform.index.facts import FactsBuffer
+from kvcm_platform.index.permits import RedisPermits
 from kvcm_platform.index.records import WireRecords
 from kvcm_platform.index.recount import GroupCount, recount_group
 from kvcm_platform.index.redis_index import RedisIndex
@@ -203,7 +205,8 @@ async def data_plane(
     await mirror.refresh()
     facts = FactsBuffer("test")
     cache = SearchCache(index, cache_bytes, is_strict=is_strict)
-    service = MetadataService(index, cache, WireRecords(), mirror, facts, limits)
+    admission = Admission(RedisPermits(connection), facts)
+    service = MetadataService(index, cache, WireRecords(), mirror, facts, admission, limits)
     try:
         yield DataPlane(service, index, cache, mirror, client, facts)
     finally:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from dataclasses import asdict
 
 from apps.common.actor import Role
 from apps.common.redis_client import index_client
@@ -12,7 +13,7 @@ from apps.instances.selectors import group_details, group_list, instance_list
 from apps.storages.selectors import storage_entries
 from kvcm_platform.core.registry import GroupEntry, InstanceEntry, StorageEntry
 from kvcm_platform.core.types import URI_SCHEME
-from kvcm_platform.index.stats import counters, group_usages, instance_usages
+from kvcm_platform.index.stats import admissions, counters, group_usages, instance_usages
 from kvcm_platform.pb import admin_service_pb2 as pb
 
 
@@ -40,12 +41,15 @@ def _of_storages(storages: list[StorageEntry]) -> Iterator[pb.MetricsData]:
 
 def _of_groups(groups: list[GroupEntry]) -> Iterator[pb.MetricsData]:
     usages = group_usages(index_client(), [group.number for group in groups])
+    totals = admissions(index_client(), [group.name for group in groups])
     for group in groups:
         used = usages[group.number].used_bytes + usages[group.number].reserved_bytes
         capacity = group.quota.capacity_bytes
         tags = {"instance_group": group.name}
         yield _metric("cache_manager_group.usage_ratio", used / capacity if capacity else 0.0, **tags)
         yield _metric("cache_manager_group.byte_size", used, **tags)
+        for name, total in asdict(totals[group.name]).items():
+            yield _metric(f"cache_manager_group.{name}", total, **tags)
 
 
 def _of_instances(instances: list[InstanceEntry]) -> Iterator[pb.MetricsData]:

@@ -14,7 +14,7 @@ import redis
 from apps.common.selectors import Removal, removals_due
 from apps.common.services import removals_forget, removals_postpone
 from kvcm_platform.index import keyspace, leaving
-from kvcm_platform.index.facts import COUNTER_NAMES
+from kvcm_platform.index.facts import COUNTER_NAMES, GROUP_COUNTER_NAMES
 from kvcm_platform.index.registry import field_of
 
 _AT_ONCE = 200
@@ -72,15 +72,20 @@ def _is_purged(
     """Purge one object's traces; False where its data is not gone yet."""
     if removal.kind == "instance" and removal.number in busy_instances:
         return False
-    if removal.kind == "group" and (
-        removal.number in busy_groups or not client.eval(_DROP_GROUP, 5, *_keys_of_group(removal.number))
-    ):
+    if removal.kind == "group" and (removal.number in busy_groups or not _drop_group(client, removal.number)):
         return False
     field = field_of(removal.kind, removal.name)
     is_gone = client.eval(_FORGET, 1, keyspace.REGISTRY, field, removal.version)
     if is_gone and removal.kind == "instance":
         client.eval(_FOLD, 1, keyspace.COUNTERS, removal.name, *COUNTER_NAMES)
+    if is_gone and removal.kind == "group":
+        client.hdel(keyspace.GROUP_COUNTERS, *(f"{removal.name}|{name}" for name in GROUP_COUNTER_NAMES))
     return True
+
+
+def _drop_group(client: redis.Redis, number: int) -> bool:
+    keys = _keys_of_group(number)
+    return bool(client.eval(_DROP_GROUP, len(keys), *keys))
 
 
 def _keys_of_group(number: int) -> list[str]:
@@ -91,4 +96,6 @@ def _keys_of_group(number: int) -> list[str]:
         keyspace.group_limits(base),
         keyspace.group_reservations(base),
         keyspace.group_reservation_deadlines(base),
+        keyspace.group_permits(base),
+        keyspace.group_sessions(base),
     ]

@@ -29,6 +29,10 @@ def changed(settings: GroupSettings, data: Mapping[str, Any]) -> GroupSettings:
         values["reclaim"] = _reclaim(settings.reclaim, data["reclaim"])
     if "meta_indexer" in data:
         values["meta_indexer"] = _meta_indexer(settings.meta_indexer, data["meta_indexer"])
+    if "limits" in data:
+        # null says what 0 says: no limit.
+        limits = {name: value or 0 for name, value in data["limits"].items()}
+        values["limits"] = replace(settings.limits, **limits)
     return replace(settings, **values)
 
 

@@ -14,9 +14,11 @@ from apps.instances.api.traffic import traffic_by_group
 from apps.instances.models import Instance, InstanceGroup
 from apps.instances.selectors import GroupDetail, group_details, instance_ids_by_group
 from kvcm_platform.index.stats import (
+    AdmissionTotals,
     GroupUsage,
     InstanceUsage,
     Traffic,
+    admissions,
     counters,
     group_usages,
     instance_usages,
@@ -39,22 +41,32 @@ def groups_shown(rows: Sequence[InstanceGroup]) -> list[dict[str, Any]]:
     """The REST form of a page of groups, rows of `selectors.group_list`."""
     ids = instance_ids_by_group(rows)
 
-    def read(client: redis.Redis) -> tuple[dict[int, GroupUsage], dict[int, Traffic]]:
-        return group_usages(client, [row.number for row in rows]), traffic_by_group(client, ids)
+    def read(
+        client: redis.Redis,
+    ) -> tuple[dict[int, GroupUsage], dict[int, Traffic], dict[str, AdmissionTotals]]:
+        return (
+            group_usages(client, [row.number for row in rows]),
+            traffic_by_group(client, ids),
+            admissions(client, [row.name for row in rows]),
+        )
 
     figures = _from_index(read)
     shown = []
     for detail in group_details(rows):
-        usage = traffic = None
+        usage = traffic = admission = None
         if figures is not None:
             usage = asdict(figures[0][detail.row.number])
             traffic = _traffic(figures[1][detail.row.pk], "requested_blocks", "hit_blocks")
-        shown.append(_group(detail, usage, traffic))
+            admission = asdict(figures[2][detail.row.name])
+        shown.append(_group(detail, usage, traffic, admission))
     return shown
 
 
 def _group(
-    detail: GroupDetail, usage: dict[str, Any] | None, traffic: dict[str, Any] | None
+    detail: GroupDetail,
+    usage: dict[str, Any] | None,
+    traffic: dict[str, Any] | None,
+    admission: dict[str, Any] | None,
 ) -> dict[str, Any]:
     row = detail.row
     return {
@@ -64,6 +76,7 @@ def _group(
         "instance_count": row.instance_count,
         "usage": usage,
         "traffic": traffic,
+        "admission": admission,
         "created_at": row.created_at,
         "updated_at": row.updated_at,
     }

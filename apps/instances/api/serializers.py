@@ -56,11 +56,28 @@ class MetaIndexerFields(serializers.Serializer):
     cache_policy = CachePolicyFields(required=False)
 
 
+class LimitsFields(serializers.Serializer):
+    """What keeps a group from starving the others; 0 or null = no limit."""
+
+    calls_per_second = serializers.IntegerField(
+        allow_null=True, required=False, help_text="queries and Starts"
+    )
+    blocks_per_second = serializers.IntegerField(
+        allow_null=True, required=False, help_text="blocks that queries and Starts name"
+    )
+    write_session_ratio = serializers.FloatField(
+        allow_null=True,
+        required=False,
+        help_text="open write sessions of the group's instances together, as a share of KVCM_MAX_SESSIONS",
+    )
+
+
 class _GroupFields(serializers.Serializer):
     prefer_strategy = serializers.ChoiceField(choices=PREFER_STRATEGIES, required=False)
     reclaim = ReclaimFields(required=False)
     max_instance_count = serializers.IntegerField(required=False)
     meta_indexer = MetaIndexerFields(required=False)
+    limits = LimitsFields(required=False)
     global_quota_group_name = serializers.CharField(allow_blank=True, required=False)
     user_data = serializers.CharField(allow_blank=True, trim_whitespace=False, required=False)
 
@@ -115,6 +132,24 @@ class MetaIndexerOutput(serializers.Serializer):
     cache_policy = CachePolicyOutput()
 
 
+class LimitsOutput(serializers.Serializer):
+    """0 = no limit."""
+
+    calls_per_second = serializers.IntegerField()
+    blocks_per_second = serializers.IntegerField()
+    write_session_ratio = serializers.FloatField()
+
+
+class AdmissionOutput(serializers.Serializer):
+    """What the limits allowed and refused, counted while there are any."""
+
+    allowed_calls = serializers.IntegerField()
+    allowed_blocks = serializers.IntegerField()
+    refused_calls = serializers.IntegerField()
+    refused_blocks = serializers.IntegerField()
+    refused_sessions = serializers.IntegerField()
+
+
 class GroupUsageOutput(serializers.Serializer):
     used_bytes = serializers.IntegerField()
     reserved_bytes = serializers.IntegerField()
@@ -132,7 +167,7 @@ class GroupTrafficOutput(serializers.Serializer):
 
 
 class GroupOutput(serializers.Serializer):
-    """One instance group; `usage` and `traffic` are null while the index does not answer."""
+    """One instance group; `usage`, `traffic` and `admission` are null while the index does not answer."""
 
     name = serializers.CharField()
     storage_candidates = serializers.ListField(child=serializers.CharField())
@@ -141,12 +176,14 @@ class GroupOutput(serializers.Serializer):
     reclaim = ReclaimOutput()
     max_instance_count = serializers.IntegerField()
     meta_indexer = MetaIndexerOutput()
+    limits = LimitsOutput()
     global_quota_group_name = serializers.CharField()
     user_data = serializers.CharField()
     version = serializers.IntegerField()
     instance_count = serializers.IntegerField()
     usage = GroupUsageOutput(allow_null=True)
     traffic = GroupTrafficOutput(allow_null=True)
+    admission = AdmissionOutput(allow_null=True)
     created_at = serializers.DateTimeField()
     updated_at = serializers.DateTimeField()
 

@@ -107,6 +107,7 @@ def _write(
     row.max_instance_count = settings.max_instance_count
     row.global_quota_group_name = settings.global_quota_group_name
     row.user_data = settings.user_data
+    row.limits = asdict(settings.limits)
     row.save()
     GroupQuota.objects.filter(group=row).delete()
     GroupQuota.objects.bulk_create(

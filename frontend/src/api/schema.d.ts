@@ -343,6 +343,14 @@ export interface components {
             /** Format: date-time */
             last_login: string | null;
         };
+        /** @description What the limits allowed and refused, counted while there are any. */
+        AdmissionOutput: {
+            allowed_calls: number;
+            allowed_blocks: number;
+            refused_calls: number;
+            refused_blocks: number;
+            refused_sessions: number;
+        };
         AuditEntry: {
             readonly id: number;
             /** Format: date-time */
@@ -391,13 +399,14 @@ export interface components {
             reclaim?: components["schemas"]["ReclaimFieldsRequest"];
             max_instance_count?: number;
             meta_indexer?: components["schemas"]["MetaIndexerFieldsRequest"];
+            limits?: components["schemas"]["LimitsFieldsRequest"];
             global_quota_group_name?: string;
             user_data?: string;
             name: string;
             storage_candidates: string[];
             quota: components["schemas"]["QuotaFieldsRequest"];
         };
-        /** @description One instance group; `usage` and `traffic` are null while the index does not answer. */
+        /** @description One instance group; `usage`, `traffic` and `admission` are null while the index does not answer. */
         GroupOutput: {
             name: string;
             storage_candidates: string[];
@@ -406,12 +415,14 @@ export interface components {
             reclaim: components["schemas"]["ReclaimOutput"];
             max_instance_count: number;
             meta_indexer: components["schemas"]["MetaIndexerOutput"];
+            limits: components["schemas"]["LimitsOutput"];
             global_quota_group_name: string;
             user_data: string;
             version: number;
             instance_count: number;
             usage: components["schemas"]["GroupUsageOutput"] | null;
             traffic: components["schemas"]["GroupTrafficOutput"] | null;
+            admission: components["schemas"]["AdmissionOutput"] | null;
             /** Format: date-time */
             created_at: string;
             /** Format: date-time */
@@ -494,6 +505,25 @@ export interface components {
             pending_bytes: number;
             blocks: number;
             writing_blocks: number;
+        };
+        /** @description What keeps a group from starving the others; 0 or null = no limit. */
+        LimitsFieldsRequest: {
+            /** @description queries and Starts */
+            calls_per_second?: number | null;
+            /** @description blocks that queries and Starts name */
+            blocks_per_second?: number | null;
+            /**
+             * Format: double
+             * @description open write sessions of the group's instances together, as a share of KVCM_MAX_SESSIONS
+             */
+            write_session_ratio?: number | null;
+        };
+        /** @description 0 = no limit. */
+        LimitsOutput: {
+            calls_per_second: number;
+            blocks_per_second: number;
+            /** Format: double */
+            write_session_ratio: number;
         };
         LocationSpecGroupOutput: {
             name: string;
@@ -699,6 +729,7 @@ export interface components {
             reclaim?: components["schemas"]["ReclaimFieldsRequest"];
             max_instance_count?: number;
             meta_indexer?: components["schemas"]["MetaIndexerFieldsRequest"];
+            limits?: components["schemas"]["LimitsFieldsRequest"];
             global_quota_group_name?: string;
             user_data?: string;
             version?: number;

@@ -1,6 +1,6 @@
 -- A group's quota: limits, usage vectors of its shards, open reservations. Base key {g:<number>}.
 --   base         totals: u, u:<type>, p (bytes), n (blocks without pending ones) of the vectors; r, r:<type> of the reservations
---   base .. ':l' limits: version, total, <type>
+--   base .. ':l' limits: version, total, <type>; calls, blocks, sessions (8_permits.lua)
 --   base .. ':v' <instance>:<shard> -> cmsgpack {gen, seq, {ref:state -> bytes}, {ref:state -> blocks}}
 --   base .. ':r' <sid>|<instance>:<shard> -> cmsgpack {bytes, type, insert_by}      base .. ':x' the same by insert-by
 
@@ -10,7 +10,7 @@ end
 
 local function total(base, field) return tonumber(call('HGET', base, field) or '0') end
 
--- kvcm_limits: what the publication of a group sets. ARGV: version, total, then (type, bytes) pairs.
+-- kvcm_limits: what the publication of a group sets. ARGV: version, total, then (field, limit) pairs.
 register('kvcm_limits', function(keys, args)
   local limits = keys[1] .. ':l'
   if tonumber(call('HGET', limits, 'version') or '-1') >= tonumber(args[1]) then return 0 end

@@ -11,7 +11,7 @@ import redis
 
 from apps.accounts.models import User
 from apps.audit.models import AuditEntry
-from kvcm_platform.core.registry import StorageEntry
+from kvcm_platform.core.registry import FairnessLimits, StorageEntry
 from kvcm_platform.core.types import StorageType
 from kvcm_platform.index import keyspace, leaving
 from kvcm_platform.index import registry as index_registry
@@ -182,11 +182,17 @@ def test_update_leaves_alone_what_the_protocol_cannot_say(control: Control, inde
     group_update(
         acting=ADMIN,
         name="chat",
-        change=lambda s: replace(s, reclaim=replace(s.reclaim, low_watermark_ratio=0.6, grace_seconds=9)),
+        change=lambda s: replace(
+            s,
+            reclaim=replace(s.reclaim, low_watermark_ratio=0.6, grace_seconds=9),
+            limits=FairnessLimits(100, 2000, 0.5),
+        ),
     )
     request = pb.UpdateInstanceGroupRequest(instance_group=group_message(version=3), current_version=2)
     assert code(control.call("UpdateInstanceGroup", request)) == pb.OK
-    reclaim = index_registry.read(index).groups["chat"].reclaim
+    group = index_registry.read(index).groups["chat"]
+    assert group.limits == FairnessLimits(100, 2000, 0.5)
+    reclaim = group.reclaim
     assert (reclaim.low_watermark_ratio, reclaim.grace_seconds) == (0.6, 9)
 
 

@@ -50,13 +50,18 @@ def test_nothing_is_left_of_what_was_removed(index: redis.Redis, purge_later: Pu
     count(index, "model-a", 5)
     instance_remove(acting=ADMIN, instance_id="model-a")
     group_remove(acting=ADMIN, name="chat")
-    index.hset(keyspace.group(number), "u", 0)
+    base = keyspace.group(number)
+    index.hset(base, "u", 0)
+    index.hset(keyspace.group_permits(base), "calls", 1)
+    index.zadd(keyspace.group_sessions(base), {"sid": 1})
+    index.hset(keyspace.GROUP_COUNTERS, mapping={"chat|allowed_calls": 1, "chat2|allowed_calls": 1})
     tombstones = index.hgetall(keyspace.REGISTRY)
     assert set(tombstones) == {b"group:chat", b"instance:model-a"}
     assert purge(client=index, now=timezone.now() + timedelta(minutes=59)) == 0
     assert index.hgetall(keyspace.REGISTRY) == tombstones
     assert purge_later() == 2
     assert index.keys("{kvcm}:registry") == index.keys("{g:*") == []
+    assert list(index.hgetall(keyspace.GROUP_COUNTERS)) == [b"chat2|allowed_calls"]
     assert not RegistryRemoval.objects.exists()
 
 

@@ -7,7 +7,7 @@ from django.test import Client
 
 from apps.live.overview import overview
 from apps.live.processes import ROLES
-from kvcm_platform.index import heartbeat
+from kvcm_platform.index import heartbeat, keyspace
 from tests.support.valkey import ValkeyServer
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -66,9 +66,11 @@ def test_live_needs_nothing(settings) -> None:
 
 def test_metrics_are_text_for_prometheus(server) -> None:
     heartbeat.beat(server, "metadata", "here")
+    server.hset(keyspace.GROUP_COUNTERS, mapping={"chat|refused_calls": 3})
     answer = Client().get("/metrics")
     assert answer.headers["Content-Type"].startswith("text/plain")
     text = answer.content.decode()
     assert "kvcm_requested_blocks_total 0.0" in text
     assert "kvcm_process_up{" in text and 'role="metadata"' in text
     assert "kvcm_verdict 1.0" in text
+    assert 'kvcm_group_refused_calls_total{instance_group="chat"} 3.0' in text

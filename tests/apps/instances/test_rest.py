@@ -10,6 +10,7 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from apps.common.actor import Role
+from kvcm_platform.core.registry import FairnessLimits
 from kvcm_platform.index import keyspace
 from kvcm_platform.index import registry as index_registry
 from tests.apps.conftest import Api
@@ -20,7 +21,7 @@ GROUPS, INSTANCES = "/api/v1/instance-groups/", "/api/v1/instances/"
 GROUP_MEMBERS = {
     *("name", "storage_candidates", "prefer_strategy", "quota", "reclaim", "max_instance_count"),
     *("meta_indexer", "global_quota_group_name", "user_data", "version", "instance_count", "usage"),
-    *("traffic", "created_at", "updated_at"),
+    *("limits", "admission", "traffic", "created_at", "updated_at"),
 }
 
 
@@ -72,6 +73,30 @@ def test_partial_update_reaches_into_the_members(api: Api, index: redis.Redis) -
     assert index_registry.read(index).groups["chat"].quota.capacity_bytes == 2000
 
 
+def test_fairness_limits(api: Api, index: redis.Redis) -> None:
+    client = api(Role.OPERATOR)
+    made = client.post(GROUPS, body(limits={"calls_per_second": 50})).json()
+    assert made["limits"] == {"calls_per_second": 50, "blocks_per_second": 0, "write_session_ratio": 0.0}
+    change = {"limits": {"blocks_per_second": 900, "write_session_ratio": 0.25}}
+    limits = client.patch(f"{GROUPS}chat/", change).json()["limits"]
+    assert limits == {"calls_per_second": 50, "blocks_per_second": 900, "write_session_ratio": 0.25}
+    entry = index_registry.read(index).groups["chat"]
+    assert entry.limits == FairnessLimits(50, 900, 0.25)
+    in_tag = index.hgetall(keyspace.group_limits(keyspace.group(entry.number)))
+    assert (in_tag[b"calls"], in_tag[b"blocks"], in_tag[b"sessions"]) == (b"50", b"900", b"0.25")
+    client.patch(f"{GROUPS}chat/", {"limits": {"calls_per_second": None}})
+    in_tag = index.hgetall(keyspace.group_limits(keyspace.group(entry.number)))
+    assert b"calls" not in in_tag
+    index.hset(keyspace.GROUP_COUNTERS, mapping={"chat|allowed_calls": 7, "chat|refused_sessions": 2})
+    assert client.get(f"{GROUPS}chat/").json()["admission"] == {
+        "allowed_calls": 7,
+        "allowed_blocks": 0,
+        "refused_calls": 0,
+        "refused_blocks": 0,
+        "refused_sessions": 2,
+    }
+
+
 def test_what_was_read_can_be_sent_back(api: Api) -> None:
     client = api(Role.OPERATOR)
     client.post(GROUPS, body())
@@ -92,6 +117,9 @@ def test_bad_values(api: Api) -> None:
         ({"prefer_strategy": "always_tape"}, "prefer_strategy"),
         ({"reclaim": {"policy": "fifo"}}, "reclaim.policy"),
         ({"reclaim": {"low_watermark_ratio": 0.9}}, "reclaim.low_watermark_ratio"),
+        ({"limits": {"calls_per_second": -1}}, "limits.calls_per_second"),
+        ({"limits": {"blocks_per_second": 1 << 31}}, "limits.blocks_per_second"),
+        ({"limits": {"write_session_ratio": 1.5}}, "limits.write_session_ratio"),
         ({"meta_indexer": {"cache_policy": {"type": "fifo"}}}, "meta_indexer.cache_policy.type"),
     ):
         answer = client.post(GROUPS, body(**change))
