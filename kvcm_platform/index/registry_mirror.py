@@ -23,6 +23,8 @@ class RegistryMirror:
         self._position = b"0-0"
         self._connects = -1
         self._lock = asyncio.Lock()
+        self._next: asyncio.Task[None] | None = None
+        """The refresh that has not begun to read."""
         self.current = Registry()
 
     async def instance(self, instance_id: str) -> InstanceEntry | None:
@@ -34,8 +36,19 @@ class RegistryMirror:
         return known
 
     async def refresh(self) -> None:
-        """Brings the copy up to date. Raises IndexUnavailable."""
+        """Afterwards the copy has what was published before the call. Raises IndexUnavailable.
+
+        Who calls while a refresh runs waits for the next one, which all of them share: engines start by the
+        thousand, and each asks for an instance that nobody knows yet.
+        """
+        if self._next is None:
+            self._next = asyncio.ensure_future(self._refresh())
+            self._next.add_done_callback(_seen)
+        await asyncio.shield(self._next)
+
+    async def _refresh(self) -> None:
         async with self._lock:
+            self._next = None
             if self._connects != self._connection.connects:
                 await self._reload()
             while await self._apply_log():
@@ -74,3 +87,9 @@ class RegistryMirror:
             self.current = registry.apply(self.current, field, value)
         self._position = entries[-1][0]
         return True
+
+
+def _seen(task: asyncio.Task[None]) -> None:
+    """A failure that everybody has stopped waiting for must not be reported."""
+    if not task.cancelled():
+        task.exception()

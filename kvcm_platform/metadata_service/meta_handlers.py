@@ -6,6 +6,7 @@ Transports only carry: they parse nothing but the frame, and translate `DomainEr
 
 from __future__ import annotations
 
+import asyncio
 import json
 import time
 from collections.abc import Callable
@@ -121,6 +122,7 @@ class MetaHandlers:
         self._max_calls = limits.calls
         self._running = 0
         self._refusals = RefusalLog()
+        self._registering: dict[bytes, asyncio.Task[None]] = {}
         self.stand_down = StandDown()
         rpcs = self._table()
         if faults is not None:
@@ -244,10 +246,7 @@ class MetaHandlers:
     async def _register(self, request: pb.RegisterInstanceRequest, request_id: str) -> bytes:
         known = await self._mirror.instance(request.instance_id)
         if known is None or known.identity() != mapping.registration_identity(request):
-            await self._control.register(
-                admin_pb.RegisterInstanceRequest.FromString(request.SerializeToString())
-            )
-            await self._mirror.refresh()
+            await self._register_at_control(request)
             known = await self._service.instance(request.instance_id)
         registry = self._mirror.current
         group = registry.groups.get(known.group)
@@ -255,6 +254,23 @@ class MetaHandlers:
         return pb.RegisterInstanceResponse(
             header=mapping.header(request_id), storage_configs=storage_configs(storages)
         ).SerializeToString()
+
+    async def _register_at_control(self, request: pb.RegisterInstanceRequest) -> None:
+        """Identical registrations in flight share one call: a thousand engines may start at once."""
+        message = admin_pb.RegisterInstanceRequest.FromString(request.SerializeToString())
+        trace_id, message.trace_id = message.trace_id, ""
+        name = message.SerializeToString(deterministic=True)
+        shared = self._registering.get(name)
+        if shared is None:
+            message.trace_id = trace_id
+
+            async def register() -> None:
+                await self._control.register(message)
+                await self._mirror.refresh()
+
+            shared = self._registering[name] = asyncio.ensure_future(register())
+            shared.add_done_callback(lambda _: self._registering.pop(name, None))
+        await asyncio.shield(shared)
 
     async def _instance_info(self, request: pb.GetInstanceInfoRequest, request_id: str) -> bytes:
         entry = await self._service.instance(request.instance_id)

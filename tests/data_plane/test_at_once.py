@@ -94,6 +94,7 @@ async def test_a_removal_is_seen(plane, reader, monkeypatch):
 async def test_who_must_ask_the_usual_way(plane, reader):
     await plane.write(KEYS)
     await reader.match(KEYS)
+    await reader.match(KEYS[299:])
     assert at_once(reader, KEYS) is not None
     assert at_once(reader, []) is None
     assert at_once(reader, KEYS, -1) is None
