@@ -41,7 +41,7 @@ class RegistryMirror:
         Who calls while a refresh runs waits for the next one, which all of them share: engines start by the
         thousand, and each asks for an instance that nobody knows yet.
         """
-        if self._next is None:
+        if self._next is None or self._next.done():
             self._next = asyncio.ensure_future(self._refresh())
             self._next.add_done_callback(_seen)
         await asyncio.shield(self._next)

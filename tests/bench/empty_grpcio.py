@@ -12,9 +12,9 @@ import uvloop
 
 from kvcm_platform.metadata_service.transports.grpcio import server_options
 
-BLOCK_BYTES = 122
+BLOCK_BYTES = 125
 """Of an answer, a block: one spec with a URI of about 110 bytes."""
-KEY_BYTES = 5
+KEY_BYTES = 9
 
 
 async def main(port: int) -> None:

@@ -12,12 +12,15 @@ import grpc
 from kvcm_platform.index import registry
 from kvcm_platform.pb import meta_service_pb2 as pb
 from kvcm_platform.pb.meta_service_pb2_grpc import MetaServiceStub
+from kvcm_platform.storage import files
 from tests.support.data_plane import group, instance, storage
 from tests.support.metadata_process import MetadataProcess, metadata_process
+from tests.support.platform_process import short_data_dir
 from tests.support.valkey import ValkeyServer, valkey_server
 
 INSTANCE = "model-a"
-FIRST_KEY = 1_000_000_000
+FIRST_KEY = 1 << 60
+"""As large as hashes are: 16 hex digits in a URI, 9 bytes in a request."""
 SIZES = (1, 64, 512, 4096)
 PROMPT = sum(SIZES)
 """Blocks of a prompt: a part of its own for each size, so that a size warms no other's chunks."""
@@ -87,10 +90,14 @@ class Platform:
 
 
 @contextmanager
-def platform(folder: Path) -> Iterator[Platform]:
-    with valkey_server() as valkey:
+def platform() -> Iterator[Platform]:
+    """With one nfs storage under a short path, so that URIs have 110 bytes."""
+    with short_data_dir() as folder, valkey_server() as valkey:
         client = valkey.client()
-        entries = (storage(folder / "nfs"), group(), instance(), instance("other", 0xDEF))
+        root = folder / "nfs"
+        root.mkdir()
+        files.mark(str(root))
+        entries = (storage(root), group(), instance(), instance("other", 0xDEF))
         registry.publish(client, version=1, changed=entries)
         client.close()
         yield Platform(valkey, folder)

@@ -47,8 +47,8 @@ MATCHES = "GetCacheLocation, all hit, 1 M blocks"
 
 
 @pytest.fixture(scope="module")
-def million(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Platform]:
-    with platform(tmp_path_factory.mktemp("million")) as running, ExitStack() as stack:
+def million() -> Iterator[Platform]:
+    with platform() as running, ExitStack() as stack:
         stack.enter_context(running.process("writer", KVCM_TRANSPORT="fast"))
         running.fill("writer", range(FIRST_KEY, FIRST_KEY + BLOCKS))
         for name in ("fast", "grpcio"):

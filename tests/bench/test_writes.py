@@ -28,8 +28,8 @@ WARM_US, COLD_US, COLD_COMPILED_US, HTTP_US = 1000, 12_000, 2000, 15_000
 
 
 @pytest.fixture(scope="module")
-def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Platform]:
-    with platform(tmp_path_factory.mktemp("writes")) as running, ExitStack() as stack:
+def served() -> Iterator[Platform]:
+    with platform() as running, ExitStack() as stack:
         for name in ("fast", "grpcio"):
             stack.enter_context(running.process(name, KVCM_TRANSPORT=name))
         yield running

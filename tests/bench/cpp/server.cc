@@ -66,7 +66,7 @@ class Service final : public pb::MetaService::Service {
   static std::string Uri(int64_t key) {
     char text[160];
     std::snprintf(text, sizeof text,
-                  "file://nfs_01/tmp/nfs/model-a/tp0/%016llx_00c0ffee00c0ffee.abcdefgh?blkid=3&size=1024",
+                  "file://nfs_01/tmp/kvcm-t-abcdefgh/nfs/model-a/tp0/%016llx_00c0ffee00c0ffee.abcdefgh?blkid=3&size=1024",
                   static_cast<unsigned long long>(key));
     return text;
   }
