@@ -1,0 +1,341 @@
+"""Random programs over several processes that die in the middle of their calls.
+
+What cannot be known (did the dying call take effect?) is left open; everything else is held against a
+naive model: no URI is issued twice, readers get only what was finished and not removed, what was
+acknowledged stays, and in the end not a byte is left on the disk or in the usage.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+from collections import defaultdict
+from collections.abc import Iterable
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+
+import pytest
+
+from kvcm_platform.core.errors import Code, DomainError
+from kvcm_platform.core.uris import parse_uri
+from kvcm_platform.core.use_cases import Blocks
+from kvcm_platform.index import keyspace
+from tests.support.data_plane import DataPlane, data_plane, found, instance
+
+SHARDS = {"model-a": 1, "hybrid": 3}
+NUMBERS = {"model-a": 0xABC, "hybrid": 0xDEF}
+GROUPS = ("attention", "recurrent")
+SPECS = {
+    "model-a": ["tp0"],
+    "hybrid": ["full", "state"],
+    "attention": ["full"],
+    "recurrent": ["state"],
+}
+PROCESSES = 3
+
+
+class Died(Exception):
+    """Stands for kill -9: nothing after this line runs."""
+
+
+@dataclass
+class Written:
+    """One location that a Start placed."""
+
+    instance_id: str
+    key: int
+    uris: frozenset[str]
+    specs: frozenset[str]
+    target: frozenset[str]
+    """The specs that were asked for; some may have been there."""
+
+
+@dataclass
+class Open:
+    instance_id: str
+    started: object
+    places: list[Written]
+
+
+@dataclass
+class Model:
+    issued: set[str] = field(default_factory=set)
+    owner: dict[str, Written] = field(default_factory=dict)
+    sure: dict[tuple[str, int], set[str]] = field(default_factory=lambda: defaultdict(set))
+    """URIs that are served for certain."""
+    removed: set[str] = field(default_factory=set)
+    maybe: set[str] = field(default_factory=set)
+    """URIs whose state a dying call left open."""
+    open: list[Open] = field(default_factory=list)
+
+    def places(self) -> Iterable[Written]:
+        return self.owner.values()
+
+
+class Program:
+    def __init__(self, planes: list[DataPlane], seed: int, reconnect) -> None:
+        self.planes = planes
+        self.reconnect = reconnect
+        self.random = random.Random(seed)
+        self.model = Model()
+
+    def plane(self) -> DataPlane:
+        return self.random.choice(self.planes)
+
+    def prompt(self) -> tuple[str, list[int]]:
+        instance_id = self.random.choice(list(SHARDS))
+        root, length = self.random.randrange(3), self.random.choice([1, 5, 40, 700])
+        return instance_id, [root * 10_000 + depth for depth in range(1, length + 1)]
+
+    async def die_in(self, call) -> bool:
+        """Runs a call in a process that dies at one of its first changing calls; whether it did."""
+        number = self.random.randrange(len(self.planes))
+        plane, left = self.planes[number], self.random.randint(1, 6)
+        is_after, original = self.random.random() < 0.5, plane.index.connection.call
+        made = 0
+
+        async def dying(*command, **options):
+            nonlocal made
+            if made >= left:
+                raise Died
+            if command[0] != "FCALL":
+                return await original(*command, **options)
+            made += 1
+            if made < left:
+                return await original(*command, **options)
+            if is_after:
+                await original(*command, **options)
+            raise Died
+
+        plane.index.connection.call = dying
+        try:
+            await call(plane)
+        except Died:
+            self.planes[number] = await self.reconnect()
+            return True
+        plane.index.connection.call = original
+        return False
+
+    def take(self, instance_id: str, keys: list[int], groups: list[str], started) -> None:
+        mask = started.mask
+        flags = mask if isinstance(mask, list) else [i < mask for i in range(len(keys))]
+        missing = [i for i, is_there in enumerate(flags) if not is_there]
+        places = []
+        for i, wire in zip(missing, started.locations, strict=True):
+            key, specs = keys[i], dict(found(wire).specs)
+            uris = frozenset(specs.values())
+            target = frozenset(SPECS[groups[i]] if groups else SPECS[instance_id])
+            assert not uris & self.model.issued, "a URI was issued twice"
+            self.model.issued |= uris
+            place = Written(instance_id, key, uris, frozenset(specs), target)
+            self.model.owner.update(dict.fromkeys(uris, place))
+            places.append(place)
+            for uri in uris:
+                write_slot(uri)
+        self.model.open.append(Open(instance_id, started, places))
+
+    async def start(self, plane: DataPlane) -> None:
+        instance_id, keys = self.prompt()
+        groups = [self.random.choice(GROUPS) for _ in keys] if self.random.random() < 0.4 else []
+        replicas = self.random.choice([0, 0, 0, 2])
+        groups = groups if instance_id == "hybrid" else []
+        started = await plane.start(keys, instance_id, groups=groups, replicas=replicas)
+        self.take(instance_id, keys, groups, started)
+
+    async def finish(self, plane: DataPlane) -> None:
+        if not self.model.open:
+            return
+        one = self.model.open.pop(self.random.randrange(len(self.model.open)))
+        mask = [self.random.random() < 0.8 for _ in one.places]
+        done = [p for p, success in zip(one.places, mask, strict=True) if success]
+        try:
+            await plane.finish(one.started, mask, one.instance_id)
+        except Died:
+            self.model.maybe |= {uri for place in done for uri in place.uris} - self.model.removed
+            raise
+        for place in done:
+            if not place.uris & (self.model.maybe | self.model.removed):
+                self.model.sure[place.instance_id, place.key] |= place.uris
+
+    def forget(self, instance_id: str, keys: list[int] | None, *, is_sure: bool) -> None:
+        """A removal took everything there was of these keys, what is being written included.
+
+        A Finish that comes later brings nothing back.
+        """
+
+        def is_meant(place: Written) -> bool:
+            return place.instance_id == instance_id and (keys is None or place.key in keys)
+
+        gone = {uri for one in self.model.open for p in one.places if is_meant(p) for uri in p.uris}
+        for uris in [self.model.sure[p.instance_id, p.key] for p in self.model.places() if is_meant(p)]:
+            gone |= uris
+            uris.clear()
+        if is_sure:
+            self.model.maybe = {uri for uri in self.model.maybe if not is_meant(self.model.owner[uri])}
+            self.model.removed |= gone
+        else:
+            self.model.maybe |= gone - self.model.removed
+
+    async def remove(self, plane: DataPlane) -> None:
+        instance_id, keys = self.prompt()
+        try:
+            await plane.service.remove_cache(instance_id, Blocks(keys, ()), None)
+        except Died:
+            self.forget(instance_id, keys, is_sure=False)
+            raise
+        self.forget(instance_id, keys, is_sure=True)
+
+    async def trim(self, plane: DataPlane) -> None:
+        instance_id = self.random.choice(list(SHARDS))
+        try:
+            await plane.service.trim_cache(instance_id, 1, 0, 0)
+        except Died:
+            self.forget(instance_id, None, is_sure=False)
+            raise
+        self.forget(instance_id, None, is_sure=True)
+
+    async def match(self, plane: DataPlane) -> None:
+        instance_id, keys = self.prompt()
+        for key, location in zip(keys, await plane.match(keys, 1, instance_id=instance_id), strict=True):
+            for _, uri in location.specs:
+                self.check(instance_id, key, uri)
+        prefix = await plane.match(keys, instance_id=instance_id)
+        for key, location in zip(keys, prefix, strict=False):
+            for _, uri in location.specs:
+                self.check(instance_id, key, uri)
+
+    def check(self, instance_id: str, key: int, uri: str) -> None:
+        if uri:
+            place = self.model.owner[uri]
+            assert (place.instance_id, place.key) == (instance_id, key)
+            assert uri in self.model.sure[instance_id, key] or uri in self.model.maybe
+
+    async def expire(self, plane: DataPlane) -> None:
+        """All deadlines pass, and some process sweeps: what is open fails."""
+        pass_time(plane)
+        await plane.duties()
+        for one in self.model.open:
+            with pytest.raises(DomainError) as caught:
+                await plane.finish(one.started, len(one.places), one.instance_id)
+            assert caught.value.code is Code.INTERNAL
+        self.model.open.clear()
+
+    async def free(self, plane: DataPlane) -> None:
+        plane.make_due()
+        await plane.duties()
+
+    async def step(self) -> None:
+        actions = [self.start] * 4 + [self.finish] * 4 + [self.match] * 2 + [self.remove, self.free]
+        if self.random.random() < 0.05:
+            actions = [self.trim, self.expire]
+        action = self.random.choice(actions)
+        if action in (self.start, self.finish, self.remove, self.trim, self.free) and (
+            self.random.random() < 0.3
+        ):
+            await self.die_in(action)
+        else:
+            await action(self.plane())
+
+    def is_sure(self, instance_id: str, key: int) -> bool:
+        """Whether, of something that was asked for, every spec is served for certain."""
+        places = [self.model.owner[uri] for uri in self.model.sure[instance_id, key]]
+        there = frozenset().union(*(place.specs for place in places))
+        return any(place.target <= there for place in places)
+
+    async def settle(self) -> None:
+        """Everybody stops; the sweeps repair. What was acknowledged is there, and the figures are right."""
+        plane = self.planes[0]
+        await self.expire(plane)
+        for _ in range(3):
+            pass_time(plane)
+            plane.make_due()
+            await plane.duties()
+        served = 0
+        for instance_id in SHARDS:
+            keys = [root * 10_000 + depth for root in range(3) for depth in range(1, 701)]
+            answers = await plane.match(keys, 1, instance_id=instance_id)
+            for key, location in zip(keys, answers, strict=True):
+                shown = {uri for _, uri in location.specs if uri}
+                for uri in shown:
+                    self.check(instance_id, key, uri)
+                assert bool(shown) or not self.is_sure(instance_id, key)
+                served += bool(shown)
+        count = await plane.recount()
+        assert (count.has_drift, count.reserved) == (False, 0)
+        assert count.used or not served
+
+
+def pass_time(plane: DataPlane) -> None:
+    """Every deadline of every session, ticket and reservation lies in the past."""
+    client = plane.client
+    for instance_id, shards in SHARDS.items():
+        for shard in range(shards):
+            base = keyspace.instance(NUMBERS[instance_id], shard)
+            for name, due, past in (
+                (keyspace.sessions(base), keyspace.session_deadlines(base), 12),
+                (keyspace.tickets(base), keyspace.ticket_deadlines(base), 6),
+            ):
+                for session in client.zrange(due, 0, -1):
+                    header = client.hget(name, session)
+                    if header is not None:
+                        late = header[:1] + (1).to_bytes(6) * (past // 6) + header[1 + past :]
+                        client.hset(name, session, late)
+                    client.zadd(due, {session: 1})
+    deadlines = keyspace.group_reservation_deadlines(keyspace.group(1))
+    for reserved in client.zrange(deadlines, 0, -1):
+        client.zadd(deadlines, {reserved: 1})
+
+
+def write_slot(uri: str) -> None:
+    """What an engine does with its place."""
+    place = parse_uri(uri)
+    os.makedirs(os.path.dirname(place.path), exist_ok=True)
+    with open(os.open(place.path, os.O_CREAT | os.O_WRONLY), "wb") as file:
+        file.seek(place.offset)
+        file.write(b"x" * place.size)
+
+
+@pytest.fixture
+async def program(plane, empty_valkey, request):
+    layers = [("full", 1024), ("state", 512)]
+    names = [("attention", ["full"]), ("recurrent", ["state"])]
+    plane.publish(2, instance("hybrid", 0xDEF, specs=layers, groups=names, shards=SHARDS["hybrid"]))
+    await plane.mirror.refresh()
+    async with AsyncExitStack() as stack:
+
+        async def connect() -> DataPlane:
+            return await stack.enter_async_context(
+                data_plane(empty_valkey.url, plane.client, cache_bytes=200_000, is_strict=True)
+            )
+
+        yield Program([await connect() for _ in range(PROCESSES)], request.param, connect)
+
+
+async def run(program: Program, steps: int, disk) -> None:
+    for number in range(steps):
+        await program.step()
+        if number % 100 == 99:
+            await program.settle()
+    await program.settle()
+    plane = program.planes[0]
+    for instance_id in SHARDS:
+        await plane.service.trim_cache(instance_id, 1, 0, 0)
+    for _ in range(3):
+        plane.make_due()
+        await plane.duties()
+    count = await plane.recount()
+    assert (count.used, count.has_drift) == (0, False)
+    left = [path for path in disk.rglob("*") if path.is_file() and path.name != ".kvcm-storage"]
+    assert left == []
+
+
+@pytest.mark.parametrize("program", range(4), indirect=True)
+async def test_random_programs_with_crashes(program, tmp_path):
+    await run(program, 150, tmp_path / "nfs")
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1500)
+@pytest.mark.parametrize("program", [4711], indirect=True)
+async def test_a_long_random_program_with_crashes(program, tmp_path):
+    await run(program, 2000, tmp_path / "nfs")
