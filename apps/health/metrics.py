@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 
 import redis
@@ -12,6 +12,7 @@ from prometheus_client.registry import Collector
 
 from apps.common.redis_client import index_client
 from apps.live.overview import Picture, overview
+from kvcm_platform.index.heartbeat import Process, processes
 from kvcm_platform.index.stats import AdmissionTotals, admissions_of_all
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST
@@ -40,6 +41,13 @@ _ADMISSIONS = {
     "refused_calls": "Calls past the group's limits",
     "refused_blocks": "Blocks that these calls named",
     "refused_sessions": "Write sessions past the group's share",
+}
+_SEARCH_CACHE = {
+    "hit_chunks": "Prefix chunks found in the memory of a metadata process",
+    "miss_chunks": "Prefix chunks read from the index and kept",
+    "invalidated_chunks": "Chunks that a change of their blocks took out",
+    "evicted_chunks": "Chunks that made room for others",
+    "resets": "Times that an instance's part was emptied as a whole",
 }
 _STATES = {"ok": 0, "degraded": 1, "down": 2}
 
@@ -99,10 +107,32 @@ class _Admissions(Collector):
             yield family
 
 
+class _SearchCaches(Collector):
+    """The search cache of each metadata process, as its last sign of life told."""
+
+    def __init__(self, processes: Sequence[Process]) -> None:
+        self._caches = [(p.node, str(p.pid), p.detail["search_cache"]) for p in processes if p.detail]
+
+    def collect(self) -> Iterator[Metric]:
+        labels = ("node", "pid")
+        for name, text in _SEARCH_CACHE.items():
+            family = CounterMetricFamily(f"kvcm_search_cache_{name}", text, labels=labels)
+            for node, pid, counters in self._caches:
+                family.add_metric((node, pid), counters[name])
+            yield family
+        size = GaugeMetricFamily("kvcm_search_cache_bytes", "Bytes that the chunks take", labels=labels)
+        for node, pid, counters in self._caches:
+            size.add_metric((node, pid), counters["bytes"])
+        yield size
+
+
 def exposition() -> bytes:
     registry = CollectorRegistry()
     registry.register(_Overview(overview().picture(max_age=0.5)))
     # The overview says that the index is down; what cannot be read is left out.
     with suppress(redis.RedisError):
-        registry.register(_Admissions(admissions_of_all(index_client())))
+        client = index_client()
+        registry.register(_Admissions(admissions_of_all(client)))
+        alive = [process for process in processes(client) if process.role == "metadata"]
+        registry.register(_SearchCaches(alive))
     return generate_latest(registry)

@@ -13,6 +13,7 @@ from apps.instances.selectors import group_details, group_list, instance_list
 from apps.storages.selectors import storage_entries
 from kvcm_platform.core.registry import GroupEntry, InstanceEntry, StorageEntry
 from kvcm_platform.core.types import URI_SCHEME
+from kvcm_platform.index.heartbeat import processes
 from kvcm_platform.index.stats import admissions, counters, group_usages, instance_usages
 from kvcm_platform.pb import admin_service_pb2 as pb
 
@@ -20,7 +21,12 @@ from kvcm_platform.pb import admin_service_pb2 as pb
 def get_metrics(call: Call) -> pb.GetMetricsResponse:
     instances = [row.entry() for row in instance_list(acting=call.acting)]
     groups = [detail.entry for detail in group_details(list(group_list(acting=call.acting)))]
-    metrics = [*_of_storages(storage_entries()), *_of_groups(groups), *_of_instances(instances)]
+    metrics = [
+        *_of_storages(storage_entries()),
+        *_of_groups(groups),
+        *_of_instances(instances),
+        *_of_search_caches(),
+    ]
     return pb.GetMetricsResponse(timestamp=round(time.time() * 1000), metrics=metrics)
 
 
@@ -63,11 +69,24 @@ def _of_instances(instances: list[InstanceEntry]) -> Iterator[pb.MetricsData]:
         yield _metric("cache_manager_instance.byte_size", usage.used_bytes, **tags)
         yield _metric("cache_manager_instance.open_write_sessions", usage.open_write_sessions, **tags)
         yield _metric("service.query_counter", totals.requests, **tags)
-        yield _metric("meta_indexer.search_cache_hit_count", totals.hit_blocks, **tags)
-        yield _metric(
-            "meta_indexer.search_cache_miss_count", totals.requested_blocks - totals.hit_blocks, **tags
-        )
-        yield _metric("meta_indexer.search_cache_hit_ratio", totals.hit_rate or 0.0, **tags)
+        yield _metric("manager.requested_block_count", totals.requested_blocks, **tags)
+        yield _metric("manager.hit_block_count", totals.hit_blocks, **tags)
+        yield _metric("manager.hit_ratio", totals.hit_rate or 0.0, **tags)
+
+
+def _of_search_caches() -> Iterator[pb.MetricsData]:
+    """One set a metadata process; a prefix chunk of up to 64 blocks is a hit or a miss."""
+    for process in processes(index_client()):
+        if process.role != "metadata" or not process.detail:
+            continue
+        counters = process.detail["search_cache"]
+        hits, misses = counters["hit_chunks"], counters["miss_chunks"]
+        tags = {"node": process.node, "pid": str(process.pid)}
+        yield _metric("meta_indexer.search_cache_hit_count", hits, **tags)
+        yield _metric("meta_indexer.search_cache_miss_count", misses, **tags)
+        yield _metric("meta_indexer.search_cache_hit_ratio", hits / (hits + misses or 1), **tags)
+        yield _metric("meta_indexer.search_cache_invalidation_count", counters["invalidated_chunks"], **tags)
+        yield _metric("meta_indexer.search_cache_bytes", counters["bytes"], **tags)
 
 
 RPCS = (Rpc("GetMetrics", get_metrics, Role.VIEWER, is_gated=False),)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,9 @@ from apps.accounts.models import User
 from apps.audit.models import AuditEntry
 from kvcm_platform.core.registry import FairnessLimits, StorageEntry
 from kvcm_platform.core.types import StorageType
-from kvcm_platform.index import keyspace, leaving
+from kvcm_platform.index import heartbeat, keyspace, leaving
 from kvcm_platform.index import registry as index_registry
+from kvcm_platform.index.chunks import CacheCounters
 from kvcm_platform.pb import admin_service_pb2 as pb
 from tests.apps.control.conftest import Control
 from tests.factories.messages import group_message, nfs_config, register_request
@@ -257,10 +259,14 @@ def test_accounts(control: Control) -> None:
     assert code(control.call("DeleteAccount", pb.DeleteAccountRequest(user_name="eve"))) == pb.INTERNAL_ERROR
 
 
-def test_metrics_and_snapshots(control: Control) -> None:
+def test_metrics_and_snapshots(control: Control, index: redis.Redis) -> None:
     make_group()
     make_instance()
+    detail = {"search_cache": asdict(CacheCounters(hit_chunks=3, miss_chunks=1))}
+    heartbeat.beat(index, "metadata", "here", detail)
     answer = control.call("GetMetrics", pb.GetMetricsRequest())
+    ratios = [m for m in answer.metrics if m.metric_name == "meta_indexer.search_cache_hit_ratio"]
+    assert [metric.metric_value.float_value for metric in ratios] == [0.75]
     names = {metric.metric_name for metric in answer.metrics}
     assert {"cache_manager_group.usage_ratio", "cache_manager_instance.key_count"} <= names
     assert answer.timestamp > 1_600_000_000_000

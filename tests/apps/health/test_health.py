@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
+from dataclasses import asdict
+
 import pytest
 from django.test import Client
 
 from apps.live.overview import overview
 from apps.live.processes import ROLES
 from kvcm_platform.index import heartbeat, keyspace
+from kvcm_platform.index.chunks import CacheCounters
 from tests.support.valkey import ValkeyServer
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -65,7 +69,8 @@ def test_live_needs_nothing(settings) -> None:
 
 
 def test_metrics_are_text_for_prometheus(server) -> None:
-    heartbeat.beat(server, "metadata", "here")
+    counters = CacheCounters(hit_chunks=70, miss_chunks=5, invalidated_chunks=2, bytes=4096)
+    heartbeat.beat(server, "metadata", "here", {"search_cache": asdict(counters)})
     server.hset(keyspace.GROUP_COUNTERS, mapping={"chat|refused_calls": 3})
     answer = Client().get("/metrics")
     assert answer.headers["Content-Type"].startswith("text/plain")
@@ -74,3 +79,7 @@ def test_metrics_are_text_for_prometheus(server) -> None:
     assert "kvcm_process_up{" in text and 'role="metadata"' in text
     assert "kvcm_verdict 1.0" in text
     assert 'kvcm_group_refused_calls_total{instance_group="chat"} 3.0' in text
+    where = f'{{node="here",pid="{os.getpid()}"}}'
+    assert f"kvcm_search_cache_hit_chunks_total{where} 70.0" in text
+    assert f"kvcm_search_cache_invalidated_chunks_total{where} 2.0" in text
+    assert f"kvcm_search_cache_bytes{where} 4096.0" in text
