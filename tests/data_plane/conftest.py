@@ -4,29 +4,54 @@ from collections.abc import AsyncIterator
 
 import pytest
 import pytest_asyncio
+import redis
 
 from kvcm_platform.storage import files
 from tests.support.data_plane import DataPlane, data_plane, group, instance, storage
+from tests.support.local_client import local_client
 from tests.support.valkey import ValkeyServer
 
 SPREAD_MODULES = {"test_queries", "test_writes", "test_removal", "test_programs", "test_search_cache"}
 """What holds for one shard holds for several; tests that look into its keys are marked `one_shard`."""
+LOCAL_MODULES = SPREAD_MODULES | {"test_races", "test_crashes", "test_locations", "test_fairness"}
+"""What holds for the index in Redis holds for one in this process, but for tests marked `redis_only`."""
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "backend" not in metafunc.fixturenames:
+        return
+    module = metafunc.module.__name__.rpartition(".")[2]
+    marked = metafunc.definition.get_closest_marker
+    places = [("redis", 1)]
+    if module in SPREAD_MODULES and marked("one_shard") is None:
+        places.append(("redis", 3))
+    if module in LOCAL_MODULES and marked("redis_only") is None:
+        places += [("local", 1), ("rocksdb", 1)]
     if "shards" in metafunc.fixturenames:
-        is_spread = metafunc.module.__name__.rpartition(".")[2] in SPREAD_MODULES
-        is_spread &= metafunc.definition.get_closest_marker("one_shard") is None
-        metafunc.parametrize("shards", [1, 3] if is_spread else [1], ids=lambda n: f"shards{n}")
+        names = [f"shards{shards}" if kind == "redis" else kind for kind, shards in places]
+        metafunc.parametrize(("backend", "shards"), places, ids=names)
+    else:
+        metafunc.parametrize("backend", dict(places))
 
 
 @pytest_asyncio.fixture
-async def plane(empty_valkey: ValkeyServer, tmp_path, shards: int) -> AsyncIterator[DataPlane]:
+async def client(empty_valkey: ValkeyServer, tmp_path, backend: str) -> AsyncIterator[redis.Redis]:
+    if backend == "redis":
+        made = empty_valkey.client()
+        yield made
+        made.close()
+    else:
+        async with local_client(backend, tmp_path / "index", empty_valkey.socket) as made:
+            yield made
+
+
+@pytest_asyncio.fixture
+async def plane(
+    empty_valkey: ValkeyServer, client: redis.Redis, tmp_path, shards: int
+) -> AsyncIterator[DataPlane]:
     """One nfs storage under the test's folder, group `default` without limits, instance `model-a`."""
-    client = empty_valkey.client()
     (tmp_path / "nfs").mkdir()
     files.mark(str(tmp_path / "nfs"))
     entries = (storage(tmp_path / "nfs"), group(), instance(shards=shards))
     async with data_plane(empty_valkey.url, client, *entries) as built:
         yield built
-    client.close()

@@ -221,6 +221,7 @@ async def until_it_answers(plane: DataPlane) -> None:
                 await asyncio.sleep(0.02)
 
 
+@pytest.mark.redis_only
 async def test_an_older_generation_changes_nothing(plane, empty_valkey):
     async with data_plane(empty_valkey.url, plane.client) as stale:
         shard = stale.mirror.current.instances["model-a"]

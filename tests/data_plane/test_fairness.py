@@ -10,6 +10,7 @@ from contextlib import AsyncExitStack
 
 import pytest
 import pytest_asyncio
+import redis
 
 from kvcm_platform.core.errors import Code, DomainError
 from kvcm_platform.core.metadata import MetadataService
@@ -24,9 +25,8 @@ OTHER = instance("other", 0xDEF, group="other", group_number=2)
 
 
 @pytest_asyncio.fixture
-async def planes(empty_valkey: ValkeyServer, tmp_path) -> AsyncIterator[list[DataPlane]]:
+async def planes(empty_valkey: ValkeyServer, client: redis.Redis, tmp_path) -> AsyncIterator[list[DataPlane]]:
     """Two processes; groups `default` (of `model-a`) and `other` (of `other`) without limits yet."""
-    client = empty_valkey.client()
     entries = (storage(tmp_path / "nfs"), group(), group(name="other", number=2), instance(), OTHER)
     async with AsyncExitStack() as stack:
         yield [
@@ -35,7 +35,6 @@ async def planes(empty_valkey: ValkeyServer, tmp_path) -> AsyncIterator[list[Dat
             )
             for _ in range(PROCESSES)
         ]
-    client.close()
 
 
 async def limit(planes: list[DataPlane], version: int = 2, **limits: float) -> None:

@@ -24,9 +24,8 @@ MAMBA = QueryType.PREFIX_MATCH_WITH_MAMBA
 
 
 @pytest.fixture
-async def plane(empty_valkey, tmp_path) -> AsyncIterator[DataPlane]:
+async def plane(empty_valkey, client, tmp_path) -> AsyncIterator[DataPlane]:
     """Two storages of different types, instance `model-a`, and `hybrid` with two spec groups."""
-    client = empty_valkey.client()
     for name in ("nfs", "hot"):
         (tmp_path / name).mkdir()
         files.mark(str(tmp_path / name))
@@ -40,7 +39,6 @@ async def plane(empty_valkey, tmp_path) -> AsyncIterator[DataPlane]:
     )
     async with data_plane(empty_valkey.url, client, *entries) as built:
         yield built
-    client.close()
 
 
 async def change(plane: DataPlane, version: int, name: str, **changes) -> None:

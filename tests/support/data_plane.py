@@ -33,6 +33,7 @@ from kvcm_platform.core.writes import StartedWrite
 from kvcm_platform.index import codec, keyspace, leaving, registry
 from kvcm_platform.index.connection import Connection
 from kvcm_platform.index.facts import FactsBuffer
+from kvcm_platform.index.local.connection import LocalConnection
 from kvcm_platform.index.permits import RedisPermits
 from kvcm_platform.index.records import WireRecords
 from kvcm_platform.index.recount import GroupCount, recount_group
@@ -40,6 +41,7 @@ from kvcm_platform.index.redis_index import RedisIndex
 from kvcm_platform.index.registry_mirror import RegistryMirror
 from kvcm_platform.index.search_cache import SearchCache
 from kvcm_platform.pb import meta_service_pb2 as pb
+from tests.support.local_client import LocalClient
 
 UNLIMITED = 1 << 50
 
@@ -196,6 +198,8 @@ async def data_plane(
 ) -> AsyncIterator[DataPlane]:
     """Connects a stack; entries are published first, by default one of each kind."""
     connection = Connection(url)
+    if isinstance(client, LocalClient):
+        connection = LocalConnection(client.server, connection)
     registry.ensure_functions(client)
     if entries:
         registry.publish(client, version=1, changed=entries)

@@ -13,24 +13,31 @@ from typing import Protocol
 Mutation = tuple[bytes, bytes, bytes | None]
 """Table, key, value; None = the key goes."""
 
-TABLE_BYTES = 9
-"""Length of every table's name, so that none is the beginning of another one's keys."""
-
-
-def table(kind: bytes, owner: int = 0) -> bytes:
-    """Name of a table: a letter and the number of what it belongs to."""
-    return kind + owner.to_bytes(8)
+LONGEST_TABLE = 255
+"""Bytes of a table's name."""
+BEGIN = b""
+"""Cursor of the first page, and what the last page gives as the next one."""
 
 
 class ByteStore(Protocol):
-    def get(self, name: bytes, keys: Sequence[bytes]) -> list[bytes | None]: ...
+    """All calls raise OSError when the store cannot be read or written."""
+
+    def get(self, table: bytes, keys: Sequence[bytes]) -> list[bytes | None]: ...
 
     def write(self, mutations: Iterable[Mutation]) -> None:
         """All of them or, if the process dies, none."""
         ...
 
-    def items(self, name: bytes) -> Iterator[tuple[bytes, bytes]]:
+    def items(self, table: bytes) -> Iterator[tuple[bytes, bytes]]:
         """What the table held when the iteration began; it may be changed meanwhile."""
+        ...
+
+    def page(self, table: bytes, cursor: bytes, limit: int) -> tuple[list[tuple[bytes, bytes]], bytes]:
+        """About `limit` items, and the cursor of the next page.
+
+        Cursors outlive the process. A key that is there all the time is on exactly one page; a page may
+        be empty.
+        """
         ...
 
     async def sync(self) -> None:

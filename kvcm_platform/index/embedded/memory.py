@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import structlog
 
 from . import snapshot
-from .byte_store import Mutation
+from .byte_store import BEGIN, Mutation
+
+BUCKETS = 256
+NOTHING: Mapping[bytes, bytes] = {}
 
 log = structlog.get_logger(__name__)
 
@@ -21,7 +24,7 @@ class MemoryStore:
     def __init__(self, path: Path | None = None, interval_seconds: float = 1.0) -> None:
         self._path = path
         self._interval = interval_seconds
-        self._tables: dict[bytes, dict[bytes, bytes]] = {}
+        self._tables: dict[bytes, dict[int, dict[bytes, bytes]]] = {}
         self._changes = self._saved = 0
         self._is_closing = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
@@ -33,7 +36,7 @@ class MemoryStore:
         self._path.parent.mkdir(parents=True, exist_ok=True)
         try:
             for name, key, value in await asyncio.to_thread(snapshot.load, self._path):
-                self._tables.setdefault(name, {})[key] = value
+                self._set(name, key, value)
         except FileNotFoundError:
             log.info("no snapshot yet: the index begins empty", path=str(self._path))
         except (snapshot.SnapshotBroken, OSError) as error:
@@ -44,22 +47,42 @@ class MemoryStore:
         self._task = asyncio.create_task(self._save_now_and_then())
         return self
 
-    def get(self, name: bytes, keys: Sequence[bytes]) -> list[bytes | None]:
-        rows = self._tables.get(name)
-        return [None] * len(keys) if rows is None else [rows.get(key) for key in keys]
+    def get(self, table: bytes, keys: Sequence[bytes]) -> list[bytes | None]:
+        rows = self._tables.get(table)
+        if rows is None:
+            return [None] * len(keys)
+        return [rows.get(_bucket(key), NOTHING).get(key) for key in keys]
 
     def write(self, mutations: Iterable[Mutation]) -> None:
         self._changes += 1
-        for name, key, value in mutations:
-            if value is not None:
-                self._tables.setdefault(name, {})[key] = value
-            elif name in self._tables:
-                self._tables[name].pop(key, None)
-                if not self._tables[name]:
-                    del self._tables[name]
+        for table, key, value in mutations:
+            self._set(table, key, value)
 
-    def items(self, name: bytes) -> Iterator[tuple[bytes, bytes]]:
-        return iter(list(self._tables.get(name, {}).items()))
+    def _set(self, table: bytes, key: bytes, value: bytes | None) -> None:
+        bucket = _bucket(key)
+        if value is not None:
+            self._tables.setdefault(table, {}).setdefault(bucket, {})[key] = value
+            return
+        rows = self._tables.get(table, {})
+        held = rows.get(bucket)
+        if held is not None and held.pop(key, None) is not None and not held:
+            del rows[bucket]
+            if not rows:
+                del self._tables[table]
+
+    def items(self, table: bytes) -> Iterator[tuple[bytes, bytes]]:
+        return iter([item for rows in self._tables.get(table, {}).values() for item in rows.items()])
+
+    def page(self, table: bytes, cursor: bytes, limit: int) -> tuple[list[tuple[bytes, bytes]], bytes]:
+        """Bucket by bucket: keys are in the bucket of their last byte, whatever comes and goes."""
+        found: list[tuple[bytes, bytes]] = []
+        rows = self._tables.get(table, {})
+        for bucket in range(int(cursor or b"0"), BUCKETS):
+            held = rows.get(bucket, NOTHING)
+            if found and len(found) + len(held) > limit:
+                return found, b"%d" % bucket
+            found += held.items()
+        return found, BEGIN
 
     async def sync(self) -> None:
         """Memory is lost with the machine and a snapshot is all that was promised: nothing to wait for."""
@@ -69,7 +92,7 @@ class MemoryStore:
         if self._path is None or self._changes == self._saved:
             return
         changes = self._changes
-        items = [(name, key, value) for name, rows in self._tables.items() for key, value in rows.items()]
+        items = [(table, *item) for table in self._tables for item in self.items(table)]
         await asyncio.to_thread(snapshot.save, self._path, items)
         self._saved = changes
 
@@ -89,3 +112,7 @@ class MemoryStore:
         if self._task is not None:
             await self._task
         await self.save()
+
+
+def _bucket(key: bytes) -> int:
+    return key[-1] if key else 0

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import cast
 
@@ -15,9 +16,8 @@ import rocksdict
 
 from kvcm_platform.core.errors import Code, DomainError
 
-from .byte_store import TABLE_BYTES, Mutation
+from .byte_store import BEGIN, Mutation
 
-READ_AHEAD = 4 << 20
 OPEN_FILES = 512
 LOG_FILES = 3
 
@@ -39,32 +39,51 @@ class RocksStore:
                 ) from error
             raise DomainError(Code.IO_ERROR, f"{folder} cannot be opened: {error}") from error
 
-    def get(self, name: bytes, keys: Sequence[bytes]) -> list[bytes | None]:
+    def get(self, table: bytes, keys: Sequence[bytes]) -> list[bytes | None]:
         if not keys:
             return []
-        found = self._db.get([name + key for key in keys])
+        prefix = _prefix(table)
+        try:
+            found = self._db.get([prefix + key for key in keys])
+        except Exception as error:  # rocksdict raises no narrower class
+            raise OSError(f"rocksdb cannot read: {error}") from error
         return cast(list[bytes | None], found)
 
     def write(self, mutations: Iterable[Mutation]) -> None:
         batch = rocksdict.WriteBatch(raw_mode=True)
-        for name, key, value in mutations:
+        for table, key, value in mutations:
             if value is None:
-                batch.delete(name + key)
+                batch.delete(_prefix(table) + key)
             else:
-                batch.put(name + key, value)
-        self._db.write(batch)
+                batch.put(_prefix(table) + key, value)
+        try:
+            self._db.write(batch)
+        except Exception as error:  # as above
+            raise OSError(f"rocksdb cannot write: {error}") from error
 
-    def items(self, name: bytes) -> Iterator[tuple[bytes, bytes]]:
-        options = rocksdict.ReadOptions()
-        options.set_readahead_size(READ_AHEAD)
-        rows = self._db.items(from_key=name, read_opt=options)
-        for key, value in cast(Iterator[tuple[bytes, bytes]], rows):
-            if not key.startswith(name):
+    def items(self, table: bytes) -> Iterator[tuple[bytes, bytes]]:
+        return self._from(table, b"")
+
+    def _from(self, table: bytes, key: bytes) -> Iterator[tuple[bytes, bytes]]:
+        prefix = _prefix(table)
+        rows = self._db.items(from_key=prefix + key)
+        for name, value in cast(Iterator[tuple[bytes, bytes]], rows):
+            if not name.startswith(prefix):
                 return
-            yield key[TABLE_BYTES:], value
+            yield name[len(prefix) :], value
+
+    def page(self, table: bytes, cursor: bytes, limit: int) -> tuple[list[tuple[bytes, bytes]], bytes]:
+        """In the order of keys; a cursor is `k` and the next page's first key."""
+        found = list(islice(self._from(table, cursor[1:]), limit + 1))
+        return (found[:limit], b"k" + found[limit][0]) if len(found) > limit else (found, BEGIN)
 
     async def sync(self) -> None:
         await asyncio.to_thread(self._db.flush_wal, True)
 
     async def close(self) -> None:
         await asyncio.to_thread(self._db.close)
+
+
+def _prefix(table: bytes) -> bytes:
+    """A table's name behind its length, so that none is the beginning of another one's keys."""
+    return len(table).to_bytes(1) + table

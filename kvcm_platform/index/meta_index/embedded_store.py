@@ -14,12 +14,12 @@ from collections.abc import Sequence
 
 from kvcm_platform.core.errors import invalid
 from kvcm_platform.index import codec
-from kvcm_platform.index.embedded.byte_store import ByteStore, Mutation, table
+from kvcm_platform.index.embedded.byte_store import ByteStore, Mutation
 
 from .interface import START, IndexUsage, Outcome, Page
 from .store import KEY_BYTES, MOST_WRITES, Write, full, resolve
 
-RECORDS, SLOTS, FIGURES = table(b"r"), table(b"s"), table(b"f")
+RECORDS, SLOTS, FIGURES = b"r", b"s", b"f"
 _FIGURES = struct.Struct(">QQ")
 _CURSOR = re.compile(rb"\d{1,20}")
 _SLOT_BYTES = 8

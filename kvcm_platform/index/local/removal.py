@@ -1,0 +1,184 @@
+"""Removal: SERVING or WRITING -> DELETING -> gone, and what is due. The twin of `index/lua/3_removal.lua`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from kvcm_platform.index import keyspace
+
+from .changes import (
+    DELETING,
+    SERVING,
+    Call,
+    Event,
+    Location,
+    Runs,
+    Usage,
+    add_pending,
+    forget_runs,
+    leave,
+    location_id,
+    locations,
+    run_name,
+    score,
+    size_at,
+    split_keys,
+    state_of,
+)
+
+_TOUCH = 16
+
+
+@dataclass(frozen=True, slots=True)
+class _Wish:
+    """Which locations to mark; modes as in the Lua file."""
+
+    mode: bytes
+    due_ms: int
+    begin_ms: int
+    end_ms: int
+
+    def covers(self, record: bytes, one: Location) -> bool:
+        if one.status == DELETING:
+            return False
+        if self.mode == b"all":
+            return True
+        time_ms = int.from_bytes(record[one.at + 21 : one.at + 27])
+        return self.begin_ms <= time_ms <= self.end_ms and (one.status == SERVING or self.mode != b"time")
+
+
+@dataclass(slots=True)
+class _Marked:
+    usage: Usage = field(default_factory=Usage)
+    sets: dict[bytes, bytes] = field(default_factory=dict)
+    dels: list[bytes] = field(default_factory=list)
+    removed: Runs = field(default_factory=dict)
+    touched: set[bytes] = field(default_factory=set)
+    dropped: list[bytes] = field(default_factory=list)
+    count: int = 0
+    size: int = 0
+
+
+def remove(call: Call, args: Sequence[bytes]) -> list[int | bytes]:
+    """Marks locations DELETING; returns their number and bytes."""
+    call.enter(args[0])
+    wish = _Wish(args[1], call.now_ms + int(args[2]), int(args[3]), int(args[4]))
+    chunk = split_keys(args[5])
+    done = _Marked()
+    blocks = keyspace.blocks(call.base)
+    for key, record in zip(chunk, call.tx.hmget(blocks, chunk), strict=True):
+        if record is not None:
+            _mark(call, wish, done, key, record)
+    if done.count:
+        call.tx.hset(blocks, done.sets)
+        call.tx.hdel(blocks, *done.dels)
+        forget_runs(call, done.removed)
+        leave(call, done.usage, (Event(b"drop", done.dropped, sorted(done.touched)),))
+    return [done.count, b"%d" % done.size]
+
+
+def _mark(call: Call, wish: _Wish, done: _Marked, key: bytes, record: bytes) -> None:
+    parts: list[bytes] = []
+    is_changed = False
+    for one in locations(record):
+        if not wish.covers(record, one):
+            parts.append(record[one.at : one.stop])
+            continue
+        size = size_at(record, one.at)
+        entry = bytes((DELETING,)) + record[one.at + 1 : one.stop]
+        is_changed = True
+        done.count += 1
+        done.size += size
+        done.touched.add(run_name(entry))
+        if wish.mode == b"meta":
+            done.usage.moved(one.ref, state_of(one.status), "", size)
+            add_pending(call, call.now_ms, b"o", key, entry)
+            done.removed.setdefault(run_name(entry), set()).add(key)
+        else:
+            done.usage.moved(one.ref, state_of(one.status), "p", size)
+            add_pending(call, wish.due_ms, b"d" if one.status == SERVING else b"w", key, entry)
+            parts.append(entry)
+    if not is_changed:
+        return
+    done.dropped.append(key)
+    if parts:
+        done.sets[key] = b"".join(parts)
+    else:
+        done.dels.append(key)
+
+
+def due(call: Call, args: Sequence[bytes]) -> list[int | bytes]:
+    """Pending deletions that are due: [now, member, value, member, value, …]."""
+    found = call.tx.lowest(keyspace.pending_due(call.base), call.now_ms, int(args[0]))
+    members = [member for member, _ in found]
+    reply: list[int | bytes] = [call.now_ms]
+    for member, value in zip(members, call.tx.hmget(keyspace.pending(call.base), members), strict=True):
+        reply += [member, value or b""]
+    return reply
+
+
+def deleted(call: Call, args: Sequence[bytes]) -> int:
+    """The objects of these deletions are gone; what was being written is freed once more later."""
+    call.enter(args[0])
+    again = call.now_ms + int(args[1])
+    pending, dues = keyspace.pending(call.base), keyspace.pending_due(call.base)
+    usage, removed, count = Usage(), Runs(), 0
+    for handle in args[2:]:
+        flag, member = handle[:1], handle[1:]
+        value = call.tx.hget(pending, member)
+        if value is None or value[:1] != flag:
+            continue
+        count += 1
+        entry = value[1:]
+        if flag in b"dfw":
+            usage.moved(int.from_bytes(entry[2:5]), "p", "", size_at(entry))
+        if flag in b"fw":
+            call.tx.hset(pending, {member: b"g" + entry})
+            call.tx.zadd(dues, member, again)
+        else:
+            call.tx.hdel(pending, member)
+            call.tx.zrem(dues, member)
+        if flag in b"dw":
+            _take_out(call, member[:8], member[8:], removed)
+    if count:
+        forget_runs(call, removed)
+        leave(call, usage)
+    return count
+
+
+def _take_out(call: Call, own: bytes, key: bytes, removed: Runs) -> None:
+    """The DELETING location leaves its block's record."""
+    blocks = keyspace.blocks(call.base)
+    record = call.tx.hget(blocks, key)
+    for one in locations(record or b""):
+        if record is not None and one.status == DELETING and location_id(record, one.at) == own:
+            rest = record[: one.at] + record[one.stop :]
+            if rest:
+                call.tx.hset(blocks, {key: rest})
+            else:
+                call.tx.hdel(blocks, key)
+            removed.setdefault(run_name(record, one.at), set()).add(key)
+            return
+
+
+def postpone(call: Call, args: Sequence[bytes]) -> int:
+    call.enter(args[0])
+    due_ms = call.now_ms + int(args[1])
+    for handle in args[2:]:
+        call.tx.zadd(keyspace.pending_due(call.base), handle[1:], due_ms, only_known=True)
+    return len(args) - 2
+
+
+def touch(call: Call, args: Sequence[bytes]) -> int:
+    """A read used these runs: packed (10-byte run, 2-byte depth, 4-byte age in ms) each."""
+    call.enter(args[0])
+    blob, recency = args[1], keyspace.recency(call.base)
+    for at in range(0, len(blob), _TOUCH):
+        run, depth, age = (
+            blob[at : at + 10],
+            int.from_bytes(blob[at + 10 : at + 12]),
+            int.from_bytes(blob[at + 12 : at + _TOUCH]),
+        )
+        call.tx.zadd(recency, run, score(call.now_ms - age, depth), only_known=True, only_up=True)
+    return len(blob) // _TOUCH
