@@ -21,7 +21,7 @@ from apps.accounts.selectors import TOKEN_PREFIX, token_digest
 from apps.audit.services import audit_record
 from apps.common.actor import Actor, Role
 from kvcm_platform.core.errors import Code, DomainError, invalid
-from kvcm_platform.core.validation import check_account_name
+from kvcm_platform.core.validation.values import check_account_name
 
 log = structlog.get_logger(__name__)
 

@@ -25,7 +25,8 @@ from kvcm_platform.core.types import (
     WIRE_STORAGE_TYPE,
     StorageType,
 )
-from kvcm_platform.core.validation import GroupSettings, Registration
+from kvcm_platform.core.validation.groups import GroupSettings
+from kvcm_platform.core.validation.instances import Registration
 from kvcm_platform.metadata_service import mapping as meta_mapping
 from kvcm_platform.pb import admin_service_pb2 as pb
 

@@ -12,7 +12,7 @@ from apps.instances.models import GroupQuota, Instance, InstanceGroup
 from apps.storages.selectors import candidates_of
 from kvcm_platform.core.errors import Code, DomainError
 from kvcm_platform.core.registry import GroupEntry, InstanceEntry, group_from_dict
-from kvcm_platform.core.validation import GroupSettings
+from kvcm_platform.core.validation.groups import GroupSettings
 
 
 @dataclass(frozen=True, slots=True)

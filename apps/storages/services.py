@@ -20,14 +20,14 @@ from apps.storages.selectors import groups_naming, storage_get
 from apps.storages.usage import usage_by_storage
 from kvcm_platform.core.errors import Code, DomainError
 from kvcm_platform.core.types import StorageType
-from kvcm_platform.core.validation import (
+from kvcm_platform.core.validation.storages import (
     LOCATING_FIELDS,
     StorageSettings,
-    check_object_name,
     check_storage_settings,
     check_storage_spec,
-    require_version,
 )
+from kvcm_platform.core.validation.values import check_object_name
+from kvcm_platform.core.validation.versions import require_version
 from kvcm_platform.storage.probe import ProbeResult, probe
 
 FAILURES_UNTIL_UNAVAILABLE = 2

@@ -103,7 +103,7 @@ class _Frames:
 
     def wires(self, columns: Sequence[Sequence[str]]) -> list[bytes]:
         """Length-prefixed wire bytes of each block; `columns` has one list of URIs per spec."""
-        # URIs hold no line breaks (core.validation), so one encoding serves a whole column.
+        # URIs hold no line breaks (core.validation.values), so one encoding serves a whole column.
         encoded = ["\n".join(column).encode().split(b"\n") for column in columns]
         if len(encoded) == 1:
             around = self._around[0]

@@ -17,7 +17,9 @@ from kvcm_platform.core.registry import (
     Quota,
 )
 from kvcm_platform.core.types import StorageType
-from kvcm_platform.core.validation import GroupSettings, Registration, StorageSettings
+from kvcm_platform.core.validation.groups import GroupSettings
+from kvcm_platform.core.validation.instances import Registration
+from kvcm_platform.core.validation.storages import StorageSettings
 from tests.factories.actors import ADMIN
 
 

@@ -9,7 +9,7 @@ from apps.instances.selectors import group_details, group_get, group_list
 from apps.instances.services import group_create, group_remove, group_update
 from kvcm_platform.core.errors import invalid
 from kvcm_platform.core.registry import Quota
-from kvcm_platform.core.validation import GroupSettings
+from kvcm_platform.core.validation.groups import GroupSettings
 from kvcm_platform.pb import admin_service_pb2 as pb
 
 _BLANK = GroupSettings(storage_candidates=(), quota=Quota(capacity_bytes=0))

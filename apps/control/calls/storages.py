@@ -7,7 +7,7 @@ from apps.control import mapping
 from apps.control.calls.call import Call, Rpc, done
 from apps.storages.selectors import storage_entries
 from apps.storages.services import storage_add, storage_remove, storage_set_enabled, storage_update
-from kvcm_platform.core.validation import StorageSettings
+from kvcm_platform.core.validation.storages import StorageSettings
 from kvcm_platform.pb import admin_service_pb2 as pb
 
 

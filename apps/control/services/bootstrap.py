@@ -21,7 +21,8 @@ from apps.storages.services import storage_add
 from kvcm_platform.core.errors import Code, DomainError
 from kvcm_platform.core.registry import CachePolicy, MetaIndexerSettings, Quota, ReclaimSettings
 from kvcm_platform.core.types import PreferStrategy, ReclaimPolicy, StorageType
-from kvcm_platform.core.validation import GroupSettings, StorageSettings
+from kvcm_platform.core.validation.groups import GroupSettings
+from kvcm_platform.core.validation.storages import StorageSettings
 from kvcm_platform.settings.env import Env
 
 _FIRST_OBJECTS = "first objects"

@@ -9,7 +9,7 @@ from typing import Any
 from kvcm_platform.core.errors import invalid
 from kvcm_platform.core.registry import MetaIndexerSettings, Quota, ReclaimSettings
 from kvcm_platform.core.types import PreferStrategy, ReclaimPolicy, StorageType
-from kvcm_platform.core.validation import GroupSettings
+from kvcm_platform.core.validation.groups import GroupSettings
 
 BLANK = GroupSettings(storage_candidates=(), quota=Quota(capacity_bytes=0))
 """The defaults that a new group starts from."""

@@ -17,15 +17,9 @@ from apps.instances.selectors import GroupDetail, group_details, group_get
 from apps.storages.selectors import storage_names
 from apps.storages.services import candidates_set
 from kvcm_platform.core.errors import Code, DomainError
-from kvcm_platform.core.validation import (
-    INT64,
-    GroupSettings,
-    check_group,
-    check_object_name,
-    group_warnings,
-    next_version,
-    require_version,
-)
+from kvcm_platform.core.validation.groups import GroupSettings, check_group, group_warnings
+from kvcm_platform.core.validation.values import INT64, check_object_name
+from kvcm_platform.core.validation.versions import next_version, require_version
 
 log = structlog.get_logger(__name__)
 

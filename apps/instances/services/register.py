@@ -17,7 +17,7 @@ from apps.common.services import Publication, registry_publish_on_commit
 from apps.instances.models import Instance, InstanceGroup, InstanceNumber
 from kvcm_platform.core.errors import Code, DomainError, invalid
 from kvcm_platform.core.registry import Entry, InstanceEntry
-from kvcm_platform.core.validation import Registration, check_registration
+from kvcm_platform.core.validation.instances import Registration, check_registration
 from kvcm_platform.index import keyspace
 from kvcm_platform.index import registry as index_registry
 

@@ -19,7 +19,7 @@ from apps.storages.models import Storage
 from apps.storages.selectors import storage_get, storage_health_changes, storage_list
 from apps.storages.services import storage_add, storage_remove, storage_update
 from kvcm_platform.core.types import StorageType
-from kvcm_platform.core.validation import StorageSettings
+from kvcm_platform.core.validation.storages import StorageSettings
 
 _FORCE = OpenApiParameter("force", bool, description="go ahead where blocks or groups are affected")
 

@@ -18,18 +18,11 @@ from kvcm_platform.core.registry import (
     ReclaimSettings,
 )
 from kvcm_platform.core.types import PreferStrategy, StorageType
-from kvcm_platform.core.validation import (
-    Registration,
-    StorageSettings,
-    check_group,
-    check_object_name,
-    check_registration,
-    check_storage_settings,
-    check_storage_spec,
-    group_warnings,
-    next_version,
-    require_version,
-)
+from kvcm_platform.core.validation.groups import check_group, group_warnings
+from kvcm_platform.core.validation.instances import Registration, check_registration
+from kvcm_platform.core.validation.storages import StorageSettings, check_storage_settings, check_storage_spec
+from kvcm_platform.core.validation.values import check_object_name
+from kvcm_platform.core.validation.versions import next_version, require_version
 from tests.factories.objects import group_settings, registration
 
 _3FS = {"mountpoint": "/mnt/3fs", "root_dir": "kvcm"}

@@ -22,7 +22,7 @@ from apps.instances.services import (
 from kvcm_platform.core.errors import Code, DomainError
 from kvcm_platform.core.registry import LocationSpecGroup, ModelDeployment, Quota, ReclaimSettings
 from kvcm_platform.core.types import StorageType
-from kvcm_platform.core.validation import Registration
+from kvcm_platform.core.validation.instances import Registration
 from kvcm_platform.index import registry as index_registry
 from tests.factories.actors import ADMIN
 from tests.factories.objects import group_settings, make_group, make_instance, registration
