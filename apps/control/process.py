@@ -54,10 +54,7 @@ class ControlProcess:
         self._call_threads = ThreadPoolExecutor(CALL_THREADS, thread_name_prefix="call")
         self._duty_threads = ThreadPoolExecutor(DUTY_THREADS, thread_name_prefix="duty")
         self.leader = Leader(index_client, env.node_id, env["KVCM_LEADER_LEASE_MS"])
-        meta_host = env.control_address.rpartition(":")[0]
-        meta = MetaLink(
-            f"{meta_host}:{env['KVCM_META_RPC_PORT']}", env.internal_token, self._limits.message_bytes
-        )
+        meta = MetaLink(env, self._limits.message_bytes)
         self._node = Node(
             env=env, leader=self.leader, meta=meta, campaign_delay_ms=env["KVCM_LEADER_LEASE_MS"]
         )

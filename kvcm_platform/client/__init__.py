@@ -10,7 +10,7 @@ from kvcm_platform.core.registry import LocationSpecInfo, ModelDeployment
 
 from .aio import MetadataClient
 from .blocking import BlockingMetadataClient
-from .channel import Connection, RetryPolicy
+from .channel import ClientTls, Connection, RetryPolicy
 from .errors import KvcmError, TransportError
 from .types import (
     BlockMeta,
@@ -27,6 +27,7 @@ from .types import (
 __all__ = [
     "BlockMeta",
     "BlockingMetadataClient",
+    "ClientTls",
     "ClusterInfo",
     "Connection",
     "InstanceInfo",

@@ -13,7 +13,7 @@ from kvcm_platform.pb.meta_service_pb2_grpc import MetaServiceStub
 
 from . import calls
 from .calls import Call
-from .channel import CHANNEL_OPTIONS, Attempts, Connection
+from .channel import Attempts, Connection
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -35,10 +35,10 @@ class BlockingMetadataClient:
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
         if connection.credentials is None:
-            self._channel = grpc.insecure_channel(connection.endpoint, options=CHANNEL_OPTIONS)
+            self._channel = grpc.insecure_channel(connection.endpoint, options=connection.options)
         else:
             self._channel = grpc.secure_channel(
-                connection.endpoint, connection.credentials, options=CHANNEL_OPTIONS
+                connection.endpoint, connection.credentials, options=connection.options
             )
         self._stub = MetaServiceStub(self._channel)  # type: ignore[no-untyped-call]
 

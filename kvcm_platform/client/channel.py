@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import time
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import grpc
@@ -43,6 +44,22 @@ class RetryPolicy:
 
 
 @dataclass(frozen=True, slots=True)
+class ClientTls:
+    """PEM files for a server that speaks TLS. `certificate` and `key` are ours, for one that asks (mTLS)."""
+
+    authority: Path
+    certificate: Path | None = None
+    key: Path | None = None
+    server_name: str = ""
+
+    def credentials(self) -> grpc.ChannelCredentials:
+        """Raises OSError where a file cannot be read."""
+        key = self.key.read_bytes() if self.key else None
+        chain = self.certificate.read_bytes() if self.certificate else None
+        return grpc.ssl_channel_credentials(self.authority.read_bytes(), key, chain)
+
+
+@dataclass(frozen=True, slots=True)
 class Connection:
     """Where the server is and how to speak to it.
 
@@ -57,6 +74,14 @@ class Connection:
     retry: RetryPolicy = RetryPolicy()
     wait_for_ready: bool = False
     credentials: grpc.ChannelCredentials | None = None
+    server_name: str = ""
+    """A name in the server's certificate, where the endpoint has another one."""
+
+    @property
+    def options(self) -> tuple[tuple[str, int | str], ...]:
+        """Of the channel."""
+        name = (("grpc.ssl_target_name_override", self.server_name),) if self.server_name else ()
+        return (*CHANNEL_OPTIONS, *name)
 
     @property
     def metadata(self) -> Metadata:

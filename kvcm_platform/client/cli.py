@@ -17,6 +17,7 @@ from tqdm import tqdm  # type: ignore[import-untyped]
 
 from kvcm_platform.core.traces import BLOCK_TOKENS, BadLine, TraceFormat, TraceRequest, open_trace
 
+from .channel import ClientTls
 from .errors import KvcmError
 from .load.demo import Demo, DemoOptions
 from .load.replay import Replay, ReplayError, ReplayOptions
@@ -51,6 +52,7 @@ def _replay(options: argparse.Namespace) -> int:
                 with_data=options.with_data,
                 data_root=options.data_dir,
                 token=options.token,
+                tls=_tls(options),
             ),
             _requests(options, trace_format, told.bad_line),
             on_request=told.progress,
@@ -82,6 +84,7 @@ def _demo(options: argparse.Namespace) -> int:
             instance_group=options.group,
             data_root=options.data_dir,
             token=options.token,
+            tls=_tls(options),
         ),
         on_error=lambda rpc, error: _say(f"demo: {rpc}: {error}"),
         on_summary=lambda text: _say(f"demo: {text}"),
@@ -182,6 +185,27 @@ def _default_endpoint() -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
+def _tls(options: argparse.Namespace) -> ClientTls | None:
+    if options.tls_ca is None:
+        return None
+    return ClientTls(options.tls_ca, options.tls_cert, options.tls_key, options.tls_name)
+
+
+def _add_tls(parser: argparse.ArgumentParser) -> None:
+    """Beside the platform, whose variables the supervisor hands down, its own files are the default."""
+    ours = {name: os.environ.get(f"KVCM_TLS_{name}", "") for name in ("CERT", "KEY", "CA", "NAME")}
+    is_asked = os.environ.get("KVCM_META_AUTH") == "mtls"
+
+    def add(name: str, default: str, text: str) -> None:
+        parser.add_argument(f"--tls-{name}", type=_existing_file, default=default or None, help=text)
+
+    add("ca", ours["CA"] or ours["CERT"], "speak TLS; PEM file of who signed the server's certificate")
+    add("cert", ours["CERT"] if is_asked else "", "PEM file of our certificate, if it is asked for")
+    add("key", ours["KEY"] if is_asked else "", "PEM file of its private key")
+    name = (ours["NAME"] or "localhost") if ours["CERT"] else ""
+    parser.add_argument("--tls-name", default=name, help="name in its certificate, if not the endpoint's")
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m kvcm_platform.client", description="Simulated engines that make real calls."
@@ -196,6 +220,8 @@ def _parser() -> argparse.ArgumentParser:
     shared.add_argument(
         "--data-dir", type=Path, help="refuse to touch block files outside this folder; default: no limit"
     )
+
+    _add_tls(shared)
 
     replay = commands.add_parser("replay", parents=[shared], help="play a trace and report what was hit")
     replay.add_argument("--trace", type=_existing_file, required=True, help="the trace, .gz or plain")

@@ -1,4 +1,7 @@
-"""Who may call the data-plane ports: `open`, `network` or `token` (KVCM_META_AUTH)."""
+"""Who may call the data-plane ports: `open`, `network`, `token` or `mtls` (KVCM_META_AUTH).
+
+With `mtls` the TLS handshake has decided: no call comes without a certificate that is accepted.
+"""
 
 from __future__ import annotations
 
@@ -53,7 +56,7 @@ class MetaAccess:
 
     def is_free(self, caller: Caller) -> bool:
         """Whether the caller may do everything, as far as that is known without a look into Redis."""
-        if self._mode == "open":
+        if self._mode in ("open", "mtls"):
             return True
         if self._mode == "network":
             return self._is_inside(caller.address)
@@ -67,7 +70,7 @@ class MetaAccess:
 
         Control, which applied its own rules, comes with the internal token.
         """
-        if self._mode == "open":
+        if self._mode in ("open", "mtls"):
             return EVERYTHING
         if caller.internal and hmac.compare_digest(caller.internal, self._internal_token):
             return EVERYTHING

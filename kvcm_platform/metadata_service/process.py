@@ -31,12 +31,12 @@ from .faults import Faults
 from .limits import DoorLimits
 from .meta_handlers import Endpoint, MetaHandlers
 from .serving import HttpServer, listen, until
+from .tls import ServerTls
 from .transports import grpcio, http
 from .transports.fast.allocator import keep_freed_memory
 from .transports.fast.limits import Limits as FastLimits
 from .transports.fast.routes import build_routes
 from .transports.fast.server import FastServer
-from .transports.fast.tls import tls_of
 
 log = structlog.get_logger(__name__)
 GRACE_SECONDS = 5.0
@@ -48,6 +48,7 @@ START_SECONDS = 30.0
 class Process:
     def __init__(self, env: Env) -> None:
         self._env = env
+        self._tls = ServerTls.of(env)
         self._limits = DoorLimits.of(env)
         self.connection = Connection(env.redis_url)
         self.index = RedisIndex(self.connection)
@@ -102,7 +103,7 @@ class Process:
         await self._connect(stop)
         rpc_server = await self._rpc_server()
         app = http.build_app(self.handlers, self._limits.message_bytes)
-        http_server = HttpServer(app, GRACE_SECONDS, self._limits.header_bytes)
+        http_server = HttpServer(app, GRACE_SECONDS, self._limits.header_bytes, self._tls)
         http_socket = listen(self._env.bind, self._env["KVCM_META_HTTP_PORT"], is_shared=True)
         await rpc_server.start()
         tasks = [
@@ -136,10 +137,14 @@ class Process:
                 build_routes(self.handlers, self.control),
                 listen(self._env.bind, port, is_shared=True),
                 FastLimits.of(self._limits),
-                tls_of(self._env["KVCM_TLS_CERT"], self._env["KVCM_TLS_KEY"]),
+                self._tls.context() if self._tls else None,
             )
         server = await grpcio.build_server(self.handlers, self.control, self._limits)
-        server.add_insecure_port(f"{self._host()}:{port}")
+        address = f"{self._host()}:{port}"
+        if self._tls is None:
+            server.add_insecure_port(address)
+        else:
+            server.add_secure_port(address, self._tls.credentials())
         return server
 
     def _host(self) -> str:

@@ -11,6 +11,7 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from .http_protocol import BoundedHttp
+from .tls import ServerTls
 
 
 def listen(host: str, port: int, *, is_shared: bool = False) -> socket.socket:
@@ -28,7 +29,9 @@ def listen(host: str, port: int, *, is_shared: bool = False) -> socket.socket:
 class HttpServer(uvicorn.Server):
     """Serves an application beside gRPC. Signals are the process's business, not this server's."""
 
-    def __init__(self, app: ASGIApp, grace_seconds: float, max_header_bytes: int) -> None:
+    def __init__(
+        self, app: ASGIApp, grace_seconds: float, max_header_bytes: int, tls: ServerTls | None = None
+    ) -> None:
         super().__init__(
             uvicorn.Config(
                 app,
@@ -39,6 +42,7 @@ class HttpServer(uvicorn.Server):
                 proxy_headers=False,  # an address that a header claims would pass for the peer's
                 lifespan="off",
                 timeout_graceful_shutdown=round(grace_seconds),
+                **(tls.http() if tls else {}),
             )
         )
 

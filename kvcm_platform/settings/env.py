@@ -104,15 +104,30 @@ KNOBS: tuple[Knob, ...] = (
     Knob("KVCM_INTERNAL_TOKEN", str, "", "lets metadata processes call control", "generated into data dir"),
     Knob(
         "KVCM_META_AUTH",
-        _choice("", "open", "network", "token"),
+        _choice("", "open", "network", "token", "mtls"),
         "",
-        "data-plane ports: `open`, `network` (allowed CIDRs) or `token`",
+        "data-plane ports: `open`, `network` (allowed CIDRs), `token` or `mtls` (clients' certificates)",
         "`open` on loopback, `token` otherwise",
     ),
     Knob("KVCM_META_NETWORKS", str, "", "comma-separated CIDRs for `KVCM_META_AUTH=network`"),
     Knob("KVCM_TRANSPORT", _choice("grpcio", "fast"), "grpcio", "what serves MetaService over gRPC"),
-    Knob("KVCM_TLS_CERT", str, "", "PEM file: certificate chain of the MetaService gRPC port (`fast` only)"),
+    Knob("KVCM_TLS_CERT", str, "", "PEM file: certificate chain of MetaService's gRPC and HTTP ports"),
     Knob("KVCM_TLS_KEY", str, "", "PEM file: private key of `KVCM_TLS_CERT`"),
+    Knob(
+        "KVCM_TLS_CLIENT_CA",
+        str,
+        "",
+        "PEM file: who signs clients' certificates for `KVCM_META_AUTH=mtls`; `KVCM_TLS_CERT` must be of them"
+        " too, since control calls with it",
+    ),
+    Knob(
+        "KVCM_TLS_CA",
+        str,
+        "",
+        "PEM file: who signed `KVCM_TLS_CERT`, for the platform's own clients",
+        "that very certificate",
+    ),
+    Knob("KVCM_TLS_NAME", str, "localhost", "a name in `KVCM_TLS_CERT`, for the platform's own clients"),
     Knob(
         "KVCM_ADMIN_AUTH", _choice("token", "open"), "token", "admin gRPC and HTTP; `open` on loopback only"
     ),
@@ -159,8 +174,12 @@ class Env:
             raise BadSetting("KVCM_ADMIN_AUTH=open is accepted on loopback only")
         if bool(self["KVCM_TLS_CERT"]) != bool(self["KVCM_TLS_KEY"]):
             raise BadSetting("KVCM_TLS_CERT and KVCM_TLS_KEY belong together: set both or neither")
-        if self["KVCM_TLS_CERT"] and self["KVCM_TRANSPORT"] != "fast":
-            raise BadSetting("KVCM_TLS_CERT needs KVCM_TRANSPORT=fast: grpcio serves plain text")
+        if (self["KVCM_META_AUTH"] == "mtls") != bool(self["KVCM_TLS_CLIENT_CA"]):
+            raise BadSetting(
+                "KVCM_META_AUTH=mtls and KVCM_TLS_CLIENT_CA belong together: set both or neither"
+            )
+        if self["KVCM_TLS_CLIENT_CA"] and not self["KVCM_TLS_CERT"]:
+            raise BadSetting("KVCM_META_AUTH=mtls needs KVCM_TLS_CERT: clients show theirs over TLS")
         if not self.is_loopback and not self["KVCM_TRUSTED_NETWORKS"]:
             raise BadSetting(
                 f"KVCM_BIND={self['KVCM_BIND']} is beyond loopback: declare KVCM_TRUSTED_NETWORKS first"

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import os
+import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-
-import grpc
 
 from tests.support.platform_process import free_ports
 
@@ -47,20 +47,19 @@ def metadata_process(redis_url: str, data_dir: Path, **variables: str) -> Iterat
         [sys.executable, "-m", "kvcm_platform.metadata_service"], env=environ, cwd=ROOT
     )
     try:
-        with grpc.insecure_channel(f"127.0.0.1:{ports['KVCM_META_RPC_PORT']}") as channel:
-            _wait_until_ready(channel, process)
+        _wait_until_ready(int(ports["KVCM_META_HTTP_PORT"]), process)
         yield MetadataProcess(int(ports["KVCM_META_RPC_PORT"]), int(ports["KVCM_META_HTTP_PORT"]), process)
     finally:
         process.terminate()
         process.wait(15)
 
 
-def _wait_until_ready(channel: grpc.Channel, process: subprocess.Popen[bytes]) -> None:
-    ready = grpc.channel_ready_future(channel)
-    for _ in range(120):
-        try:
-            ready.result(timeout=0.5)
+def _wait_until_ready(port: int, process: subprocess.Popen[bytes]) -> None:
+    """Its HTTP port is the last one that it opens; whether it speaks TLS does not matter here."""
+    for _ in range(600):
+        with suppress(OSError):
+            socket.create_connection(("127.0.0.1", port), timeout=1).close()
             return
-        except grpc.FutureTimeoutError:
-            assert process.poll() is None, f"the metadata process ended with exit code {process.returncode}"
+        assert process.poll() is None, f"the metadata process ended with exit code {process.returncode}"
+        time.sleep(0.1)
     raise AssertionError("the metadata process did not come up within a minute")

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from kvcm_platform.core.registry import LocationSpecInfo, ModelDeployment
 
+from ..channel import ClientTls
 from ..transfer import FileTransfer
 from ..types import Registration
 from .data import BlockData
@@ -82,6 +83,7 @@ class DemoOptions:
     instance_group: str = "default"
     data_root: Path | None = None
     token: str = ""
+    tls: ClientTls | None = None
 
 
 class Demo:
@@ -130,7 +132,7 @@ class Demo:
     def _engine(self, number: int, transfer: FileTransfer) -> Engine:
         model = MODELS[number % len(MODELS)]
         return Engine(
-            engine_connection(self._options.endpoint, self._options.token),
+            engine_connection(self._options.endpoint, self._options.token, self._options.tls),
             Registration(
                 instance_group=self._options.instance_group,
                 instance_id=model.instance_id,

@@ -11,7 +11,7 @@ from typing import TypeVar
 from .. import calls
 from ..blocking import BlockingMetadataClient
 from ..calls import Call
-from ..channel import Connection, RetryPolicy
+from ..channel import ClientTls, Connection, RetryPolicy
 from ..errors import KvcmError, TransportError
 from ..types import Registration
 from .data import BlockData
@@ -155,7 +155,7 @@ class Engine:
             raise CallFailedError(error) from error
 
 
-def engine_connection(endpoint: str, token: str) -> Connection:
+def engine_connection(endpoint: str, token: str, tls: ClientTls | None) -> Connection:
     """How engines connect: calls wait for an absent server, and nothing is repeated unseen."""
     return Connection(
         endpoint,
@@ -163,4 +163,6 @@ def engine_connection(endpoint: str, token: str) -> Connection:
         timeout_seconds=_CALL_SECONDS,
         retry=RetryPolicy(attempts=1),
         wait_for_ready=True,
+        credentials=tls.credentials() if tls else None,
+        server_name=tls.server_name if tls else "",
     )

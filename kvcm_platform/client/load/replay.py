@@ -11,6 +11,7 @@ from pathlib import Path
 from kvcm_platform.core.registry import LocationSpecInfo, ModelDeployment
 from kvcm_platform.core.traces import TraceError, TraceRequest
 
+from ..channel import ClientTls
 from ..transfer import FileTransfer
 from ..types import Registration
 from .data import BlockData
@@ -34,6 +35,7 @@ class ReplayOptions:
     with_data: bool = False
     data_root: Path | None = None
     token: str = ""
+    tls: ClientTls | None = None
     patience_seconds: float = PATIENCE_SECONDS
 
 
@@ -80,7 +82,7 @@ class Replay:
             data = BlockData(transfer, options.instance_id, registration.location_spec_infos)
         engines = [
             Engine(
-                engine_connection(options.endpoint, options.token),
+                engine_connection(options.endpoint, options.token, options.tls),
                 registration,
                 data=data,
                 patience_seconds=options.patience_seconds,

@@ -10,11 +10,8 @@ from pathlib import Path
 import grpc
 import pytest
 
-from kvcm_platform.metadata_service.transports.fast.tls import tls_of
-from kvcm_platform.pb import meta_service_pb2 as pb
-from kvcm_platform.pb import meta_service_pb2_grpc as pb_grpc
+from kvcm_platform.metadata_service.tls import ServerTls
 from kvcm_platform.settings.env import BadSetting, Env
-from tests.support import metadata_process as metadata_processes
 
 from .adversary import Adversary
 from .packages import program
@@ -46,7 +43,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 @pytest.fixture(params=["uvloop", "asyncio"])
 def endpoint(request: pytest.FixtureRequest, files: tuple[Path, Path]) -> Iterator[Served]:
     certificate, key = files
-    with served(request.param, tls_of(str(certificate), str(key)), preface_seconds=2) as running:
+    with served(request.param, ServerTls(str(certificate), str(key)).context(), preface_seconds=2) as running:
         yield running
 
 
@@ -108,29 +105,14 @@ def test_goaway_reaches_a_tls_client(endpoint, files):
         assert [code for _, code in client.reader.goaways] == [1]
 
 
-def test_the_process_serves_tls_by_its_knobs(server, files, tmp_path, monkeypatch):
-    certificate, key = files
-
-    def secure(address: str) -> grpc.Channel:
-        return channel_to(int(address.split(":")[1]), certificate)
-
-    # The process counts as ready when a channel is; this one must speak TLS.
-    monkeypatch.setattr(metadata_processes.grpc, "insecure_channel", secure)
-    variables = {"KVCM_TLS_CERT": str(certificate), "KVCM_TLS_KEY": str(key)}
-    with (
-        metadata_processes.metadata_process(server[1].url, tmp_path, **variables) as process,
-        channel_to(process.rpc_port, certificate) as channel,
-    ):
-        answer = pb_grpc.MetaServiceStub(channel).GetClusterInfo(pb.GetClusterInfoRequest(), timeout=10)
-        assert answer.header.status.code == pb.OK
-
-
 @pytest.mark.parametrize(
     "variables",
     [
         {"KVCM_TLS_CERT": "a"},
         {"KVCM_TLS_KEY": "a"},
-        {"KVCM_TLS_CERT": "a", "KVCM_TLS_KEY": "b", "KVCM_TRANSPORT": "grpcio"},
+        {"KVCM_META_AUTH": "mtls"},
+        {"KVCM_META_AUTH": "mtls", "KVCM_TLS_CLIENT_CA": "a"},
+        {"KVCM_TLS_CLIENT_CA": "a", "KVCM_TLS_CERT": "a", "KVCM_TLS_KEY": "b"},
         {"KVCM_TRANSPORT": "faster"},
     ],
 )
@@ -142,4 +124,4 @@ def test_settings_that_cannot_be_meant(variables):
 def test_a_bad_certificate_ends_the_start(tmp_path, files):
     (tmp_path / "bad").write_text("no certificate")
     with pytest.raises(OSError):
-        tls_of(str(tmp_path / "bad"), str(files[1]))
+        ServerTls(str(tmp_path / "bad"), str(files[1])).context()
