@@ -5,10 +5,8 @@ Doors parse the call, call one of these, and translate.
 
 from __future__ import annotations
 
-from .queries import Queries
-from .removal import Removal
-from .writes import Writes
+from .values import Values
 
 
-class MetadataService(Queries, Writes, Removal):
-    """Queries, writes and removal over one index (DESIGN 4)."""
+class MetadataService(Values):
+    """Queries, writes and removal over one index (DESIGN 4), for blocks and for keys with values."""

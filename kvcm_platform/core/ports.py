@@ -179,6 +179,10 @@ class RecordRules(Protocol):
         """(location id, status, wire bytes) of the first location whatever its status."""
         ...
 
+    def is_of_object(self, location: bytes, name: str) -> bool:
+        """Whether a record or a location's wire bytes hold the object of this name, or another's."""
+        ...
+
     def placeholder(self, instance: InstanceEntry) -> bytes: ...
 
     def only_specs(self, wire: bytes, names: frozenset[str]) -> bytes:
@@ -219,6 +223,13 @@ class BlockIndex(Protocol):
         Returns the wire bytes of the blocks to be written, in order, and the indexes of those
         that exist by now. Without blocks `storage` is None. Raises DomainError(CAPACITY) past
         `limits`, and DomainError(NOT_READY) when the insert came too late; nothing stays reserved.
+        """
+        ...
+
+    async def session_names(self, instance: InstanceEntry, session_id: str) -> list[str]:
+        """Names of the objects of an open session, in the order of the locations that its Start gave.
+
+        Raises DomainError(INTERNAL) for an unknown, used or foreign session.
         """
         ...
 

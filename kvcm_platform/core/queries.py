@@ -56,7 +56,7 @@ class Queries(UseCases):
         spec_names: Sequence[str],
     ) -> list[bytes]:
         """Locations by one of the query types of WIRE.md 3.3: wire bytes, in pieces of one or more."""
-        instance = await self.instance(instance_id)
+        instance = await self.block_instance(instance_id)
         masks.check(mask)
         keys = await self._asked(instance, blocks)
         match query:
@@ -86,7 +86,12 @@ class Queries(UseCases):
         instance = registry.instances.get(instance_id)
         group = registry.groups.get(instance.group) if instance is not None else None
         count = len(raw) >> 3
-        if instance is None or group is None or not 0 <= offset < count <= self._limits.max_keys:
+        if (
+            instance is None
+            or group is None
+            or instance.has_values
+            or not 0 <= offset < count <= self._limits.max_keys
+        ):
             return None
         serving = self._served(group)
         is_limited = group.limits.has_rates
@@ -108,7 +113,7 @@ class Queries(UseCases):
 
     async def get_cache_location_len(self, instance_id: str, query: int, blocks: Blocks, sw_size: int) -> int:
         """How long the hit is: matched prefix, hits of a batch, or the end of the right-most window."""
-        instance = await self.instance(instance_id)
+        instance = await self.block_instance(instance_id)
         keys = await self._asked(instance, blocks)
         missing = self._rules.placeholder(instance)
         match query:
@@ -125,7 +130,7 @@ class Queries(UseCases):
 
     async def get_cache_meta(self, instance_id: str, blocks: Blocks, mask: Mask) -> list[BlockMeta]:
         """State of each unmasked key's first location, whatever its status."""
-        instance = await self.instance(instance_id)
+        instance = await self.block_instance(instance_id)
         masks.check(mask)
         keys = masks.unmasked(mask, await self._asked(instance, blocks))
         answer: list[BlockMeta] = []
@@ -150,7 +155,7 @@ class Queries(UseCases):
         V6D_PREFIX answers for the keys up to the first one that the type does not have, the other
         strategies for every key that it has; where several locations fit, one is chosen by weight.
         """
-        instance = await self.instance(instance_id)
+        instance = await self.block_instance(instance_id)
         keys = await self._asked(instance, blocks)
         if query != QueryType.BATCH_GET:
             raise invalid("query_type", "only QT_BATCH_GET asks by backend")

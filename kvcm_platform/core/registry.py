@@ -167,6 +167,13 @@ class ModelDeployment:
 MAX_SHARDS = 16
 
 
+VALUE_MODEL = "kvcm.kv_meta"
+"""The model name that marks an instance of keys and values; no engine may use it for another form."""
+VALUE_DTYPE = "bytes"
+VALUE_SPEC = "value"
+"""The one part of a value."""
+
+
 @dataclass(frozen=True, slots=True)
 class InstanceEntry:
     """One registered instance. `number` is random, 48 bits, never reused; it names its keys."""
@@ -182,6 +189,11 @@ class InstanceEntry:
     shards: int = 1
     """Hash tags that its blocks are spread over, at most MAX_SHARDS; fixed for its life."""
     default_query_type: int = 0
+
+    @property
+    def has_values(self) -> bool:
+        """Whether it is one of keys and values (core.values), not of blocks."""
+        return self.model_deployment.model_name == VALUE_MODEL
 
     def spec_sets(self) -> dict[int, tuple[LocationSpecInfo, ...]]:
         """The sets of specs that a block may have: 0 = all, n = the n-th location spec group."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from . import masks
 from .errors import invalid
 from .masks import Mask
@@ -20,9 +22,12 @@ class Removal(UseCases):
 
     async def remove_cache(self, instance_id: str, blocks: Blocks, keep: Mask) -> None:
         """Removes the blocks outside the mask, WRITING ones too; unknown keys are fine."""
-        instance = await self.instance(instance_id)
+        instance = await self.block_instance(instance_id)
         masks.check(keep)
         keys = masks.unmasked(keep, plain(await self._keys(instance, blocks)))
+        await self._remove(instance, keys)
+
+    async def _remove(self, instance: InstanceEntry, keys: Sequence[int]) -> None:
         removed = await self._index.remove(
             instance, list(dict.fromkeys(keys)), self._delete_delay_ms(instance)
         )
@@ -30,7 +35,9 @@ class Removal(UseCases):
 
     async def trim_cache(self, instance_id: str, strategy: int, begin: int, end: int) -> None:
         """Removes by time or everything. `begin` and `end` are unix seconds, inclusive; end 0 = now."""
-        instance = await self.instance(instance_id)
+        await self._trim(await self.block_instance(instance_id), strategy, begin, end)
+
+    async def _trim(self, instance: InstanceEntry, strategy: int, begin: int, end: int) -> None:
         now = self._index.now_ms()
         delay = self._delete_delay_ms(instance)
         match strategy:

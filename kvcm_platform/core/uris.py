@@ -7,7 +7,7 @@ objects and files end in `.` + location id, so that no URI is ever issued twice.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import xxhash
 
@@ -74,6 +74,13 @@ def file_root(storage: StorageEntry) -> str:
 
 def slots_per_file(storage: StorageEntry) -> int:
     return max(1, int(storage.spec.get("key_count_per_file") or 1))
+
+
+def one_object_a_file(storage: StorageEntry) -> StorageEntry:
+    """The storage as it is for objects that must be told apart by their file's name."""
+    if slots_per_file(storage) == 1:
+        return storage
+    return replace(storage, spec={**storage.spec, "key_count_per_file": 1})
 
 
 def build_uris(

@@ -81,6 +81,13 @@ class UseCases:
             )
         return found
 
+    async def block_instance(self, instance_id: str) -> InstanceEntry:
+        """The same; raises INVALID_ARGUMENT for one of keys and values."""
+        found = await self.instance(instance_id)
+        if found.has_values:
+            raise invalid("instance_id", "the instance holds keys and values; it has no numbered blocks")
+        return found
+
     def _group(self, instance: InstanceEntry) -> GroupEntry:
         group = self._registry.current.groups.get(instance.group)
         if group is None:
@@ -106,12 +113,16 @@ class UseCases:
 
     async def _asked(self, instance: InstanceEntry, blocks: Blocks) -> Sequence[int]:
         """The keys of a query or a Start, which count against its group's limits."""
+        if self._group(instance).limits.has_rates:
+            self._check_blocks(instance, blocks)
+            await self._admit(instance, len(blocks.keys) or len(blocks.tokens) // instance.block_size)
+        return await self._keys(instance, blocks)
+
+    async def _admit(self, instance: InstanceEntry, count: int) -> None:
+        """Raises TOO_MANY for a call about so many blocks that passes a limit of its group."""
         group = self._group(instance)
         if group.limits.has_rates:
-            self._check_blocks(instance, blocks)
-            count = len(blocks.keys) or len(blocks.tokens) // instance.block_size
             await self._admission.call(group, count)
-        return await self._keys(instance, blocks)
 
     def _check_blocks(self, instance: InstanceEntry, blocks: Blocks) -> None:
         if len(blocks.keys) > self._limits.max_keys:

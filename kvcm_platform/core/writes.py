@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from . import masks, placement
+from . import masks, placement, uris
 from .errors import Code, DomainError, invalid
 from .masks import Mask
 from .placement import Serving
@@ -63,6 +63,17 @@ class Missing:
         self.add(key, shape)
 
 
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What a Start asks for, in the order of the call."""
+
+    keys: Sequence[int]
+    shapes: Sequence[Shape] = ()
+    """The shape of each block; empty = all specs of the instance."""
+    names: Sequence[str] = ()
+    """Name of each block's object, which then is one of its own; empty = the key in hex."""
+
+
 class Writes(UseCases):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -82,10 +93,15 @@ class Writes(UseCases):
         times (0 = once); each Start adds at most one location a block, on a storage that has few of
         them.
         """
-        instance = await self.instance(instance_id)
-        group = self._group(instance)
+        instance = await self.block_instance(instance_id)
         keys = plain(await self._asked(instance, blocks))
-        wanted = self._wanted(instance, group_names, len(blocks.keys))
+        wanted = Wanted(keys, self._wanted_shapes(instance, group_names, len(blocks.keys)))
+        return await self._start(instance, wanted, timeout_seconds, min_replica_count)
+
+    async def _start(
+        self, instance: InstanceEntry, wanted: Wanted, timeout_seconds: int, min_replica_count: int
+    ) -> StartedWrite:
+        group, keys, shapes = self._group(instance), wanted.keys, wanted.shapes
         self._check_size(instance, keys, min_replica_count)
         serving = self._served(group)
 
@@ -96,7 +112,7 @@ class Writes(UseCases):
         missing = Missing()
         whole, replicas = self._shapes(instance)[0], max(1, min_replica_count)
         for (key, at), record in zip(position.items(), records, strict=True):
-            shape = wanted[at] if wanted else whole
+            shape = shapes[at] if shapes else whole
             if record is None:
                 missing.add(key, shape)
                 continue
@@ -104,6 +120,8 @@ class Writes(UseCases):
             if lacking is not None:
                 missing.add_to(record, self._rules.storages(record), key, lacking)
         plan = self._plan(instance, group, missing, position, timeout_seconds, records)
+        if wanted.names:
+            plan = replace(plan, object_names=[wanted.names[position[key]] for key in missing.keys])
         locations, lost = await self._write(plan, missing, serving)
         written = {position[key] for index, key in enumerate(missing.keys) if index not in lost}
         return StartedWrite(
@@ -120,6 +138,8 @@ class Writes(UseCases):
             await self._admission.session(group, plan.session_id, plan.deadline_ms, limits.max_sessions)
         try:
             storage = await self._reserve(plan, missing.holders) if plan.keys else None
+            if storage is not None and plan.object_names:
+                storage = uris.one_object_a_file(storage)
             return await self._index.write(plan, storage, serving, limits)
         except DomainError:
             if is_counted:
@@ -157,7 +177,7 @@ class Writes(UseCases):
             self._shapes_of[instance.number] = known
         return known
 
-    def _wanted(self, instance: InstanceEntry, names: Sequence[str], key_count: int) -> list[Shape]:
+    def _wanted_shapes(self, instance: InstanceEntry, names: Sequence[str], key_count: int) -> list[Shape]:
         """The shape that each key was asked for; empty when no groups were named: all specs."""
         if not names:
             return []
@@ -205,9 +225,14 @@ class Writes(UseCases):
 
     async def finish_write(self, instance_id: str, session_id: str, success: Mask) -> None:
         """Second phase: successes become SERVING, failures are writable again at once."""
-        instance = await self.instance(instance_id)
+        await self._finish(await self.block_instance(instance_id), session_id, success)
+
+    def _check_session_id(self, session_id: str) -> None:
         if not _SESSION_ID.fullmatch(session_id):
             raise DomainError(Code.INTERNAL, SESSION_GONE)
+
+    async def _finish(self, instance: InstanceEntry, session_id: str, success: Mask) -> None:
+        self._check_session_id(session_id)
         masks.check(success, "success_blocks")
         written, failed = await self._index.finish(instance, session_id, success)
         group = self._group(instance)

@@ -92,6 +92,12 @@ def unpack_placement(
     )
 
 
+def object_names(header: codec.SessionHeader, keys: Sequence[int]) -> Sequence[str]:
+    """Names of the objects of a session with these keys."""
+    named: Sequence[str] = msgpack.unpackb(header.placement)[2] if header.placement else ()
+    return named or uris.key_names(keys)
+
+
 class _Frames:
     """Encodes locations of one kind. What stands around a URI depends on its length alone and is kept."""
 

@@ -67,6 +67,11 @@ def runs(records: Sequence[Record], depth: int) -> dict[bytes, int]:
     return found
 
 
+def is_of_object(location: bytes, name: str) -> bool:
+    # In a URI the name stands between the spec's name and the location id (core.uris).
+    return b"/%b." % name.encode() in location
+
+
 class WireRecords:
     """`RecordRules` over this package's codec."""
 
@@ -76,6 +81,7 @@ class WireRecords:
     lacking = staticmethod(lacking)
     storages = staticmethod(codec.storage_numbers)
     first = staticmethod(first)
+    is_of_object = staticmethod(is_of_object)
 
     def __init__(self) -> None:
         self._placeholders: dict[int, bytes] = {}

@@ -189,6 +189,16 @@ class RedisIndex:
         return await self.sessions.open(plan, shard, storage, serving, limits, touched)
 
     @guarded
+    async def session_names(self, instance: InstanceEntry, session_id: str) -> list[str]:
+        if instance.shards > 1:
+            names = await tickets.names(self, instance, session_id)
+        else:
+            names = await self.sessions.names(shards_of(instance)[0], session_id)
+        if names is None:
+            raise DomainError(Code.INTERNAL, SESSION_GONE)
+        return names
+
+    @guarded
     async def finish(self, instance: InstanceEntry, session_id: str, mask: Mask) -> tuple[int, int]:
         if mask is None:
             raise invalid("success_blocks", "is missing")

@@ -121,6 +121,18 @@ class Sessions:
         )
         return reply
 
+    async def names(self, shard: ShardRef, session_id: str) -> list[str] | None:
+        """Names of the objects that an open session writes here, in order; None when it is not open."""
+        raw, blob, lost = await self._index.connection.call(
+            "HMGET", keyspace.sessions(shard.base), session_id, f"{session_id}:k", f"{session_id}:x"
+        )
+        header = None if raw is None else codec.SessionHeader.unpack(raw)
+        if header is None or header.state != placing.SESSION_OPEN:
+            return None
+        names = placing.object_names(header, codec.unpack_keys(blob))
+        gone = {int.from_bytes((lost or b"")[at : at + 3]) for at in range(0, len(lost or b""), 3)}
+        return [name for number, name in enumerate(names) if number not in gone]
+
     async def complete(self, shard: ShardRef, session_id: str, reply: list[Any]) -> bool:
         """Goes on with a finishing session until it is gone."""
         self._index.pusher.mark(shard)

@@ -165,6 +165,23 @@ async def _lost(index: RedisIndex, instance: InstanceEntry, session_id: str, key
     }
 
 
+async def names(index: RedisIndex, instance: InstanceEntry, session_id: str) -> list[str] | None:
+    """Names of the objects of an open session over all its shards, in order; None when it is not open."""
+    ticket = await read(index, instance, session_id)
+    if ticket is None or ticket.state == FINISHING:
+        return None
+    parts = by_shard(ticket.keys, instance.shards)
+    shards = shards_of(instance)
+    lost = await _lost(index, instance, session_id, ticket.keys)
+    found: dict[int, str] = {}
+    for number, indexes in parts.items():
+        here = await index.sessions.names(shards[number], session_id)
+        if here is None:
+            return None
+        found.update(zip((i for i in indexes if i not in lost), here, strict=True))
+    return [found[i] for i in sorted(found)]
+
+
 async def carry_out(
     index: RedisIndex, instance: InstanceEntry, storages: Sequence[StorageEntry], session_id: str
 ) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
 from typing import Any
 
 from kvcm_platform.core.errors import Code, DomainError
@@ -10,7 +9,7 @@ from kvcm_platform.core.faults import FAULTY_APIS, Fault
 from kvcm_platform.index import faults
 from kvcm_platform.index.connection import Commands
 
-Handler = Callable[[Any, str], Awaitable[bytes]]
+from .rpc import Handler
 
 
 class Faults:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -41,6 +41,16 @@ _DEPLOYMENT = (
 
 def request_id(trace_id: str) -> str:
     return f"{trace_id}_{time.time_ns() // 1000}"
+
+
+def refused(request_id: str, error: DomainError, codes: Mapping[int, int]) -> bytes:
+    """The encoded answer of any refused call: all packages number the header's members alike.
+
+    `codes` replaces those that the package does not have.
+    """
+    answer = header(request_id, error)
+    answer.status.code = codes.get(answer.status.code, answer.status.code)  # type: ignore[assignment]
+    return bytes(pb.CommonResponse(header=answer).SerializeToString())
 
 
 def ok_head(request_id: str) -> bytes:

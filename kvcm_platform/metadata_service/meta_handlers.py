@@ -6,10 +6,8 @@ Transports only carry: they parse nothing but the frame, and translate `DomainEr
 
 from __future__ import annotations
 
-import asyncio
 import json
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,42 +16,25 @@ import structlog
 from kvcm_platform.core.errors import Code, DomainError
 from kvcm_platform.core.metadata import MetadataService
 from kvcm_platform.core.queries import BackendSelector
-from kvcm_platform.core.storage_configs import storage_configs
 from kvcm_platform.index.codec import START_LOCATIONS_TAG, location_vector
 from kvcm_platform.index.connection import IndexUnavailable
 from kvcm_platform.index.facts import FactsBuffer
 from kvcm_platform.index.registry_mirror import RegistryMirror
-from kvcm_platform.pb import admin_service_pb2 as admin_pb
 from kvcm_platform.pb import meta_service_pb2 as pb
 
 from . import mapping
 from .access import Caller, Claim, MetaAccess
-from .control_link import ControlLink
-from .faults import Faults, Handler
+from .faults import Faults
+from .kv_handlers import KvHandlers
 from .limits import DoorLimits
+from .registration import Registrar
+from .rpc import META_SERVICE, Rpc
 
 log = structlog.get_logger(__name__)
 SHOWN = 256
 """Characters of a caller's text that a log line repeats."""
 FLOOD_SECONDS = 1.0
 SPAN_SUFFIX = "__kvcm_need_span_tracer"
-
-
-@dataclass(frozen=True, slots=True)
-class Rpc:
-    """One method: its messages and what carries it out."""
-
-    name: str
-    request: type[Any]
-    response: type[Any]
-    handle: Handler
-    is_gated: bool = True
-    at_once: Callable[[Any], list[bytes] | None] | None = None
-    """What follows the answer's header, where that needs no I/O."""
-
-    @property
-    def http_path(self) -> str:
-        return f"/api/{self.name[0].lower()}{self.name[1:]}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +87,8 @@ class MetaHandlers:
         self,
         service: MetadataService,
         mirror: RegistryMirror,
-        control: ControlLink,
+        registrar: Registrar,
+        kv: KvHandlers,
         facts: FactsBuffer,
         access: MetaAccess,
         endpoint: Endpoint,
@@ -115,19 +97,22 @@ class MetaHandlers:
     ) -> None:
         self._service = service
         self._mirror = mirror
-        self._control = control
+        self._registrar = registrar
         self._facts = facts
         self._access = access
         self._endpoint = endpoint
         self._max_calls = limits.calls
         self._running = 0
         self._refusals = RefusalLog()
-        self._registering: dict[bytes, asyncio.Task[None]] = {}
         self.stand_down = StandDown()
         rpcs = self._table()
         if faults is not None:
             rpcs = [replace(rpc, handle=faults.guarded(rpc.name, rpc.handle), at_once=None) for rpc in rpcs]
         self.rpcs = {rpc.name: rpc for rpc in rpcs}
+        self.services: dict[str, list[Rpc]] = {META_SERVICE: rpcs}
+        """Every service by its full name; `rpcs` are those of MetaService by theirs."""
+        for rpc in kv.table():
+            self.services.setdefault(rpc.service, []).append(rpc)
 
     def _table(self) -> list[Rpc]:
         return [
@@ -221,64 +206,39 @@ class MetaHandlers:
         finally:
             self._running -= 1
         seconds = time.perf_counter() - begun
-        self._facts.rpc(rpc.name, seconds, failed is not None)
+        self._facts.rpc(rpc.fact_prefix + rpc.name, seconds, failed is not None)
         if failed is not None:
             self._refusals.note(rpc.name, request_id, failed)
             if failed.forms.grpc != "OK":
                 raise failed
-            answer = rpc.response(header=mapping.header(request_id, failed)).SerializeToString()
+            answer = mapping.refused(request_id, failed, rpc.codes)
         if request.trace_id.endswith(SPAN_SUFFIX):
             spans = {"name": rpc.name, "duration_us": round(seconds * 1e6), "children": []}
             # A repeated sub-message is merged by every parser: this adds one member to the header.
-            answer += rpc.response(
-                header=pb.CommonResponseHeader(tracer_result=json.dumps(spans))
-            ).SerializeToString()
+            traced = pb.CommonResponseHeader(tracer_result=json.dumps(spans))
+            answer += pb.CommonResponse(header=traced).SerializeToString()
         return answer
 
     async def _require(self, claim: Claim, request: Any) -> None:
         """For a token limited to groups: the group of a registration and of a known instance count."""
-        if isinstance(request, pb.RegisterInstanceRequest):
+        if hasattr(request, "instance_group"):
             claim.require(request.instance_group)
         known = await self._mirror.instance(getattr(request, "instance_id", ""))
         if known is not None:
             claim.require(known.group)
 
     async def _register(self, request: pb.RegisterInstanceRequest, request_id: str) -> bytes:
-        known = await self._mirror.instance(request.instance_id)
-        if known is None or known.identity() != mapping.registration_identity(request):
-            await self._register_at_control(request)
-            known = await self._service.instance(request.instance_id)
-        registry = self._mirror.current
-        group = registry.groups.get(known.group)
-        storages = registry.storages_of(group) if group is not None else []
+        instance = await self._registrar.register(request)
         return pb.RegisterInstanceResponse(
-            header=mapping.header(request_id), storage_configs=storage_configs(storages)
+            header=mapping.header(request_id), storage_configs=self._registrar.storage_configs(instance)
         ).SerializeToString()
-
-    async def _register_at_control(self, request: pb.RegisterInstanceRequest) -> None:
-        """Identical registrations in flight share one call: a thousand engines may start at once."""
-        message = admin_pb.RegisterInstanceRequest.FromString(request.SerializeToString())
-        trace_id, message.trace_id = message.trace_id, ""
-        name = message.SerializeToString(deterministic=True)
-        shared = self._registering.get(name)
-        if shared is None:
-            message.trace_id = trace_id
-
-            async def register() -> None:
-                await self._control.register(message)
-                await self._mirror.refresh()
-
-            shared = self._registering[name] = asyncio.ensure_future(register())
-            shared.add_done_callback(lambda _: self._registering.pop(name, None))
-        await asyncio.shield(shared)
 
     async def _instance_info(self, request: pb.GetInstanceInfoRequest, request_id: str) -> bytes:
         entry = await self._service.instance(request.instance_id)
-        group = self._mirror.current.groups.get(entry.group)
         return pb.GetInstanceInfoResponse(
             header=mapping.header(request_id),
             instance_group=entry.group,
-            instance_info=mapping.instance_info(entry, group.global_quota_group_name if group else ""),
+            instance_info=mapping.instance_info(entry, self._registrar.quota_group(entry)),
         ).SerializeToString()
 
     async def _location(self, request: pb.GetCacheLocationRequest, request_id: str) -> bytes:

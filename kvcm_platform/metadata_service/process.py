@@ -28,8 +28,10 @@ from .access import MetaAccess
 from .background import Background
 from .control_link import ControlLink
 from .faults import Faults
+from .kv_handlers import KvHandlers
 from .limits import DoorLimits
 from .meta_handlers import Endpoint, MetaHandlers
+from .registration import Registrar
 from .serving import HttpServer, listen, until
 from .tls import ServerTls
 from .transports import grpcio, http
@@ -80,8 +82,10 @@ class Process:
         host = "localhost" if env.is_loopback else env.bind
         endpoint = Endpoint(env.node_id, host, env["KVCM_META_RPC_PORT"], env["KVCM_META_HTTP_PORT"])
         access = MetaAccess(env.meta_auth, env["KVCM_META_NETWORKS"], env.internal_token, self.connection)
+        registrar = Registrar(self.mirror, self.control)
+        kv = KvHandlers(service, self.mirror, registrar, env["KVCM_KV_VALUE_BYTES"])
         self.handlers = MetaHandlers(
-            service, self.mirror, self.control, self.facts, access, endpoint, self._limits, faults
+            *(service, self.mirror, registrar, kv, self.facts, access, endpoint, self._limits), faults
         )
         self.background = Background(
             self.connection,

@@ -91,6 +91,12 @@ KNOBS: tuple[Knob, ...] = (
         "hash tags that the blocks of a new instance are spread over, for servers of a Cluster to share",
     ),
     Knob("KVCM_WRITE_TIMEOUT_S", _integer(1, 3600), "30", "write timeout where a client sends none"),
+    Knob(
+        "KVCM_KV_VALUE_BYTES",
+        _integer(1, 1 << 40),
+        str(1 << 20),
+        "size of a value where a key-value instance gives none in its `user_data`",
+    ),
     Knob("KVCM_MAX_KEYS", _integer(1, 1 << 16), "65536", "block keys a call; 65536 at most"),
     Knob("KVCM_MAX_TOKENS", _integer(1, 1 << 28), str(4 << 20), "token ids a call"),
     Knob("KVCM_MAX_MESSAGE_MB", _integer(1, 1024), "64", "size of one call in MiB"),

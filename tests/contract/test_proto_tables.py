@@ -14,7 +14,13 @@ from pathlib import Path
 import pytest
 from google.protobuf.descriptor import FieldDescriptor, FileDescriptor
 
-from kvcm_platform.pb import admin_service_pb2, debug_service_pb2, kv_meta_service_pb2, meta_service_pb2
+from kvcm_platform.pb import (
+    admin_service_pb2,
+    debug_service_pb2,
+    kv_meta_service_pb2,
+    kvcm_v1_pb2,
+    meta_service_pb2,
+)
 
 TABLES = Path(__file__).parent / "proto_tables"
 FILES: dict[str, FileDescriptor] = {
@@ -22,7 +28,10 @@ FILES: dict[str, FileDescriptor] = {
     "admin": admin_service_pb2.DESCRIPTOR,
     "debug": debug_service_pb2.DESCRIPTOR,
     "kv_meta": kv_meta_service_pb2.DESCRIPTOR,
+    "kvcm_v1": kvcm_v1_pb2.DESCRIPTOR,
 }
+PACKAGES = {name: f"kv_cache_manager.proto.{name}" for name in FILES} | {"kvcm_v1": "kvcm.v1"}
+"""The base protocol's, and our own for what it lacks."""
 SCALARS = {
     FieldDescriptor.TYPE_STRING: "string",
     FieldDescriptor.TYPE_INT32: "int32",
@@ -93,7 +102,7 @@ def test_names_numbers_and_types_are_those_of_the_tables(package: str) -> None:
 @pytest.mark.parametrize("package", FILES)
 def test_package_and_syntax(package: str) -> None:
     file = FILES[package]
-    assert file.package == f"kv_cache_manager.proto.{package}"
+    assert file.package == PACKAGES[package]
     oneofs = [o for m in file.message_types_by_name.values() for o in m.oneofs]
     assert not [o.name for o in oneofs if o.name.startswith("_")], "proto3 optional is not in the contract"
 
@@ -104,7 +113,7 @@ def test_the_tables_are_whole() -> None:
         name: sum(line.count("→") for line in (TABLES / f"{name}.txt").read_text().splitlines())
         for name in FILES
     }
-    assert base == {"meta": 8, "admin": 28, "debug": 3, "kv_meta": 7}
+    assert base == {"meta": 8, "admin": 28, "debug": 3, "kv_meta": 7, "kvcm_v1": 3}
 
 
 def test_each_unary_rpc_has_the_path_that_clients_call() -> None:
@@ -114,3 +123,24 @@ def test_each_unary_rpc_has_the_path_that_clients_call() -> None:
         "kv_cache_manager.proto.kv_meta.MetaService"
     )
     assert not any(m.client_streaming or m.server_streaming for m in service.methods)
+
+
+def test_answers_of_the_data_plane_are_numbered_alike() -> None:
+    """One encoded header, and one encoded location, serve all packages."""
+    for package in ("meta", "kv_meta", "kvcm_v1"):
+        file = FILES[package]
+        for service in file.services_by_name.values():
+            for method in service.methods:
+                assert method.output_type.fields_by_name["header"].number == 1, method.full_name
+                assert method.input_type.fields_by_name["trace_id"].number == 1, method.full_name
+        header = file.services_by_name.values()[0].methods[0].output_type.fields_by_name["header"]
+        members = {member.name: member.number for member in header.message_type.fields}
+        assert members == {"status": 1, "request_id": 2, "tracer_result": 3}
+    places = [FILES[p].message_types_by_name.get("ValueLocation") for p in ("kv_meta", "kvcm_v1")]
+    blocks = FILES["meta"].message_types_by_name["CacheLocation"]
+    for place in places:
+        assert place is not None
+        assert [(f.name, f.number) for f in place.fields] == [(f.name, f.number) for f in blocks.fields]
+    for package, answer, number in (("kv_meta", "GetResponse", 2), ("kvcm_v1", "PutStartResponse", 4)):
+        message = FILES[package].message_types_by_name[answer]
+        assert message.fields_by_name["locations"].number == number

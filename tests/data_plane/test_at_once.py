@@ -18,10 +18,18 @@ from kvcm_platform.core.errors import DomainError
 from kvcm_platform.index import keyspace, search_cache
 from kvcm_platform.metadata_service import mapping
 from kvcm_platform.metadata_service.access import Caller, MetaAccess
-from kvcm_platform.metadata_service.limits import DoorLimits
-from kvcm_platform.metadata_service.meta_handlers import SPAN_SUFFIX, Endpoint, MetaHandlers
+from kvcm_platform.metadata_service.meta_handlers import SPAN_SUFFIX, MetaHandlers
 from kvcm_platform.pb import meta_service_pb2 as pb
-from tests.support.data_plane import DataPlane, Found, data_plane, found_all, group, instance, storage
+from tests.support.data_plane import (
+    DataPlane,
+    Found,
+    data_plane,
+    found_all,
+    group,
+    handlers_of,
+    instance,
+    storage,
+)
 
 KEYS = list(range(1, 301))
 
@@ -152,8 +160,7 @@ def test_keys_as_bytes(count):
 
 def handlers(plane: DataPlane, mode: str = "open") -> MetaHandlers:
     access = MetaAccess(mode, "10.0.0.0/8", "internal", plane.index.connection)
-    endpoint = Endpoint("n", "h", 1, 2)
-    return MetaHandlers(plane.service, plane.mirror, None, plane.facts, access, endpoint, DoorLimits())
+    return handlers_of(plane, access)
 
 
 def question(**changes: object) -> pb.GetCacheLocationRequest:

@@ -6,11 +6,9 @@ import asyncio
 
 from kvcm_platform.core.errors import Code, DomainError
 from kvcm_platform.metadata_service.access import Caller, MetaAccess
-from kvcm_platform.metadata_service.limits import DoorLimits
-from kvcm_platform.metadata_service.meta_handlers import Endpoint, MetaHandlers
 from kvcm_platform.pb import admin_service_pb2 as admin_pb
 from kvcm_platform.pb import meta_service_pb2 as pb
-from tests.support.data_plane import DataPlane, instance
+from tests.support.data_plane import DataPlane, handlers_of, instance
 
 
 class Control:
@@ -43,9 +41,7 @@ def request(name: str, trace: int = 0) -> pb.RegisterInstanceRequest:
 async def test_identical_ones_share_a_call(plane: DataPlane) -> None:
     control = Control(plane)
     access = MetaAccess("open", "", "", plane.index.connection)
-    handlers = MetaHandlers(
-        plane.service, plane.mirror, control, plane.facts, access, Endpoint("n", "h", 1, 2), DoorLimits()
-    )
+    handlers = handlers_of(plane, access, control)
     rpc = handlers.rpcs["RegisterInstance"]
 
     async def register(name: str, trace: int) -> int:

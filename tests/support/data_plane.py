@@ -16,6 +16,9 @@ from kvcm_platform.core.admission import Admission
 from kvcm_platform.core.masks import Mask
 from kvcm_platform.core.metadata import MetadataService
 from kvcm_platform.core.registry import (
+    VALUE_DTYPE,
+    VALUE_MODEL,
+    VALUE_SPEC,
     Entry,
     GroupEntry,
     InstanceEntry,
@@ -40,10 +43,16 @@ from kvcm_platform.index.recount import GroupCount, recount_group
 from kvcm_platform.index.redis_index import RedisIndex
 from kvcm_platform.index.registry_mirror import RegistryMirror
 from kvcm_platform.index.search_cache import SearchCache
+from kvcm_platform.metadata_service.access import MetaAccess
+from kvcm_platform.metadata_service.kv_handlers import KvHandlers
+from kvcm_platform.metadata_service.limits import DoorLimits
+from kvcm_platform.metadata_service.meta_handlers import Endpoint, MetaHandlers
+from kvcm_platform.metadata_service.registration import Registrar
 from kvcm_platform.pb import meta_service_pb2 as pb
 from tests.support.local_client import LocalClient
 
 UNLIMITED = 1 << 50
+VALUE_BYTES = 1024
 
 
 def storage(root: Path | str = "/tmp/nfs/", **changes: Any) -> StorageEntry:
@@ -84,6 +93,16 @@ def instance(
         model_deployment=ModelDeployment("model", "fp8"),
     )
     return replace(plain, **changes)
+
+
+def value_instance(instance_id: str = "values", number: int = 0xF00D, **changes: Any) -> InstanceEntry:
+    """An instance of keys and values, of VALUE_BYTES at most."""
+    return instance(
+        instance_id,
+        number,
+        specs=[(VALUE_SPEC, VALUE_BYTES)],
+        **{"block_size": 1, "model_deployment": ModelDeployment(VALUE_MODEL, VALUE_DTYPE), **changes},
+    )
 
 
 @dataclass(frozen=True)
@@ -215,3 +234,13 @@ async def data_plane(
         yield DataPlane(service, index, cache, mirror, client, facts)
     finally:
         await connection.close()
+
+
+def handlers_of(plane: DataPlane, access: MetaAccess, control: Any = None) -> MetaHandlers:
+    """The doors' handlers over a stack. `control` stands for ControlLink."""
+    registrar = Registrar(plane.mirror, control)
+    kv = KvHandlers(plane.service, plane.mirror, registrar, VALUE_BYTES)
+    endpoint = Endpoint("node", "host", 1, 2)
+    return MetaHandlers(
+        *(plane.service, plane.mirror, registrar, kv, plane.facts, access, endpoint), DoorLimits()
+    )

@@ -120,14 +120,12 @@ def _answer(shown: dict[str, Any]) -> Answer:
 
 
 @contextmanager
-def door_of(process: MetadataProcess, kind: str, service: Any = META) -> Iterator[Door]:
+def door_of(
+    process: MetadataProcess, kind: str, service: Any = META, http_prefix: str = "/api/"
+) -> Iterator[Door]:
     """`kind` is one of DOORS; the process must have been started with that transport."""
-    opened: Door
-    if kind == "http":
-        is_meta = service is META
-        opened = HttpDoor(process.http_port, "/api/" if is_meta else "/api/kv/")
-    else:
-        opened = GrpcDoor(process.rpc, service)
+    is_http = kind == "http"
+    opened: Door = HttpDoor(process.http_port, http_prefix) if is_http else GrpcDoor(process.rpc, service)
     try:
         yield opened
     finally:

@@ -6,7 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from kvcm_platform.core.errors import invalid
-from kvcm_platform.core.registry import LocationSpecGroup, LocationSpecInfo, ModelDeployment
+from kvcm_platform.core.registry import (
+    VALUE_MODEL,
+    VALUE_SPEC,
+    LocationSpecGroup,
+    LocationSpecInfo,
+    ModelDeployment,
+)
 from kvcm_platform.core.types import QueryType
 
 from .values import INT32, check_key_part, number, text
@@ -38,10 +44,19 @@ def check_registration(registration: Registration) -> Registration:
     number("block_size", registration.block_size, 1, INT32)
     text("model_deployment.model_name", registration.model_deployment.model_name, is_required=True)
     text("model_deployment.dtype", registration.model_deployment.dtype, is_required=True)
+    if registration.model_deployment.model_name == VALUE_MODEL:
+        _check_value_form(registration)
     _check_specs(registration.location_spec_infos, registration.location_spec_groups)
     if registration.default_query_type not in set(QueryType):
         raise invalid("default_query_type", "is not a query type")
     return registration
+
+
+def _check_value_form(registration: Registration) -> None:
+    names = [info.name for info in registration.location_spec_infos]
+    is_whole = registration.block_size == 1 and names == [VALUE_SPEC]
+    if not is_whole or registration.location_spec_groups:
+        raise invalid("model_deployment.model_name", f"{VALUE_MODEL} is reserved for keys and values")
 
 
 def _check_specs(infos: Sequence[LocationSpecInfo], groups: Sequence[LocationSpecGroup]) -> None:

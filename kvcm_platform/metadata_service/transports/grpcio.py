@@ -1,4 +1,4 @@
-"""MetaService over grpcio: complete, the oracle of every other transport, home of streaming services.
+"""The data plane over grpcio: complete, the oracle of every other transport, home of streaming services.
 
 Calls of control's services on the same port are passed to it as bytes.
 """
@@ -13,14 +13,12 @@ from grpc_health.v1.health import aio as health_aio
 from grpc_reflection.v1alpha import reflection
 
 from kvcm_platform.core.errors import Code, DomainError
-from kvcm_platform.pb import meta_service_pb2 as pb
 
 from ..access import Caller
 from ..control_link import INTERNAL_KEY, ControlLink
 from ..limits import DoorLimits
-from ..meta_handlers import MetaHandlers, Rpc
-
-META_SERVICE = pb.DESCRIPTOR.services_by_name["MetaService"].full_name
+from ..meta_handlers import MetaHandlers
+from ..rpc import Rpc
 
 
 def server_options(limits: DoorLimits) -> list[tuple[str, int]]:
@@ -107,8 +105,10 @@ async def build_server(handlers: MetaHandlers, control: ControlLink, limits: Doo
     """A server without ports; the caller binds and starts it."""
     server = grpc.aio.server(options=server_options(limits))
     streams = Streams(limits.streams)
-    meta = {rpc.name: _unary(rpc, handlers, streams) for rpc in handlers.rpcs.values()}
-    services = {META_SERVICE: meta}
+    services = {
+        service: {rpc.name: _unary(rpc, handlers, streams) for rpc in rpcs}
+        for service, rpcs in handlers.services.items()
+    }
     for service, methods in control.services.items():
         services[service] = {name: _forward(f"/{service}/{name}", control) for name in methods}
     server.add_generic_rpc_handlers(

@@ -16,7 +16,8 @@ from kvcm_platform.core.errors import Code, DomainError
 from .. import json_form
 from ..access import Caller
 from ..control_link import INTERNAL_KEY
-from ..meta_handlers import MetaHandlers, Rpc
+from ..meta_handlers import MetaHandlers
+from ..rpc import Rpc
 
 LARGE_BODY = 64 * 1024
 """JSON from this size on is parsed and printed off the event loop."""
@@ -96,4 +97,4 @@ def build_app(handlers: MetaHandlers, max_body_bytes: int) -> Starlette:
         endpoint = json_endpoint(rpc.request, rpc.response, serve, max_body_bytes)
         return Route(rpc.http_path, endpoint, methods=["POST"])
 
-    return Starlette(routes=[route(rpc) for rpc in handlers.rpcs.values()])
+    return Starlette(routes=[route(rpc) for rpcs in handlers.services.values() for rpc in rpcs])

@@ -14,6 +14,8 @@ from apps.common.actor import Role
 from apps.instances.models import Instance
 from kvcm_platform.pb import admin_service_pb2 as admin_pb
 from kvcm_platform.pb import admin_service_pb2_grpc as admin_grpc
+from kvcm_platform.pb import kv_meta_service_pb2 as kv_pb
+from kvcm_platform.pb import kv_meta_service_pb2_grpc as kv_grpc
 from kvcm_platform.pb import meta_service_pb2 as pb
 from kvcm_platform.pb import meta_service_pb2_grpc as meta_grpc
 from tests.apps.control.conftest import Control, Start
@@ -106,3 +108,42 @@ def test_admin_service_on_the_meta_port(platform: tuple[Control, grpc.Channel]) 
     assert answer.header.status.code == admin_pb.OK
     assert User.objects.filter(username="eve").exists()
     assert AuditEntry.objects.get(action="account.create", object_name="eve").address == "127.0.0.1"
+
+
+def test_an_instance_of_keys_and_values(platform: tuple[Control, grpc.Channel], tmp_path: Path) -> None:
+    """It is registered through control like any other, and is one of the instances that operators see."""
+    control, channel = platform
+    make_storage(tmp_path)
+    make_group()
+    kv = kv_grpc.MetaServiceStub(channel)
+    request = kv_pb.RegisterInstanceRequest(
+        instance_group="chat", instance_id="values", user_data='{"value_bytes": 4096}'
+    )
+    answer = kv.RegisterInstance(request, timeout=10)
+    assert answer.header.status.code == kv_pb.OK, answer.header.status.message
+    assert '"global_unique_name":"nfs_a"' in answer.storage_configs
+    row = Instance.objects.get()
+    assert row.location_spec_infos == [{"name": "value", "size": 4096}]
+    started = kv.PutStart(kv_pb.PutStartRequest(instance_id="values", keys=["a", "b"]), timeout=10)
+    assert len(started.locations) == 2, started.header.status.message
+    metas = control.call("GetCacheMeta", admin_pb.GetCacheMetaRequest(instance_id="values", block_keys=[1]))
+    assert metas.header.status.code == admin_pb.INVALID_ARGUMENT
+    # Without a size the registered one stays; with another the content differs.
+    request.user_data = ""
+    assert kv.RegisterInstance(request, timeout=10).header.status.code == kv_pb.OK
+    request.user_data = '{"value_bytes": 8192}'
+    refused = kv.RegisterInstance(request, timeout=10).header.status
+    assert (refused.code, "location_spec_infos" in refused.message) == (kv_pb.INVALID_ARGUMENT, True)
+    request.instance_id, request.user_data = "default-size", ""
+    assert kv.RegisterInstance(request, timeout=10).header.status.code == kv_pb.OK
+    row = Instance.objects.get(instance_id="default-size")
+    assert row.location_spec_infos == [{"name": "value", "size": 1 << 20}]
+    # Nobody else may use the name that marks such instances.
+    blocks = register_request(instance_id="pretender")
+    blocks.model_deployment.model_name = row.model_deployment["model_name"]
+    meta = meta_grpc.MetaServiceStub(channel)
+    answer = meta.RegisterInstance(
+        pb.RegisterInstanceRequest.FromString(blocks.SerializeToString()), timeout=10
+    )
+    assert answer.header.status.code == pb.INVALID_ARGUMENT
+    assert "reserved" in answer.header.status.message

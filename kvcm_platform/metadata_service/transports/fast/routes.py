@@ -1,4 +1,4 @@
-"""What the endpoint serves: the table of MetaService, control's services passed on, the health check."""
+"""What the endpoint serves: the tables of the handlers, control's services passed on, the health check."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from kvcm_platform.core.errors import DomainError
 
 from ...access import Caller
 from ...control_link import ControlLink
-from ...meta_handlers import MetaHandlers, Rpc
-from ..grpcio import META_SERVICE
+from ...meta_handlers import MetaHandlers
+from ...rpc import Rpc
 from .messages import Refused, Status
 
 log = structlog.get_logger(__name__)
@@ -35,13 +35,15 @@ class Route(Protocol):
 def build_routes(handlers: MetaHandlers, control: ControlLink) -> dict[bytes, Route]:
     """Routes by the value of `:path`."""
     routes: dict[str, Route] = {
-        f"/{META_SERVICE}/{rpc.name}": Unary(rpc, handlers) for rpc in handlers.rpcs.values()
+        f"/{service}/{rpc.name}": Unary(rpc, handlers)
+        for service, rpcs in handlers.services.items()
+        for rpc in rpcs
     }
     for service, methods in control.services.items():
         for name in methods:
             path = f"/{service}/{name}"
             routes[path] = _forward(path, control)
-    names = {"", META_SERVICE, *control.services, HEALTH.full_name}
+    names = {"", *handlers.services, *control.services, HEALTH.full_name}
     routes[f"/{HEALTH.full_name}/Check"] = _health(names)
     return {path.encode(): route for path, route in routes.items()}
 

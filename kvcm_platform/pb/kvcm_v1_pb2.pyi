@@ -1,0 +1,146 @@
+from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
+from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class ErrorCode(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    UNSPECIFIED: _ClassVar[ErrorCode]
+    OK: _ClassVar[ErrorCode]
+    UNSUPPORTED: _ClassVar[ErrorCode]
+    INTERNAL_ERROR: _ClassVar[ErrorCode]
+    SERVICE_NOT_READY: _ClassVar[ErrorCode]
+    INVALID_ARGUMENT: _ClassVar[ErrorCode]
+    REACH_MAX_ENTITY_CAPACITY: _ClassVar[ErrorCode]
+    INSTANCE_NOT_EXIST: _ClassVar[ErrorCode]
+    IO_ERROR: _ClassVar[ErrorCode]
+    UNKNOWN_ERROR: _ClassVar[ErrorCode]
+
+class StorageType(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    ST_UNSPECIFIED: _ClassVar[StorageType]
+    ST_3FS: _ClassVar[StorageType]
+    ST_MOONCAKE: _ClassVar[StorageType]
+    ST_TAIRMEMPOOL: _ClassVar[StorageType]
+    ST_NFS: _ClassVar[StorageType]
+    ST_VCNS_3FS: _ClassVar[StorageType]
+UNSPECIFIED: ErrorCode
+OK: ErrorCode
+UNSUPPORTED: ErrorCode
+INTERNAL_ERROR: ErrorCode
+SERVICE_NOT_READY: ErrorCode
+INVALID_ARGUMENT: ErrorCode
+REACH_MAX_ENTITY_CAPACITY: ErrorCode
+INSTANCE_NOT_EXIST: ErrorCode
+IO_ERROR: ErrorCode
+UNKNOWN_ERROR: ErrorCode
+ST_UNSPECIFIED: StorageType
+ST_3FS: StorageType
+ST_MOONCAKE: StorageType
+ST_TAIRMEMPOOL: StorageType
+ST_NFS: StorageType
+ST_VCNS_3FS: StorageType
+
+class Status(_message.Message):
+    __slots__ = ("code", "message")
+    CODE_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    code: ErrorCode
+    message: str
+    def __init__(self, code: _Optional[_Union[ErrorCode, str]] = ..., message: _Optional[str] = ...) -> None: ...
+
+class ResponseHeader(_message.Message):
+    __slots__ = ("status", "request_id", "tracer_result")
+    STATUS_FIELD_NUMBER: _ClassVar[int]
+    REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    TRACER_RESULT_FIELD_NUMBER: _ClassVar[int]
+    status: Status
+    request_id: str
+    tracer_result: str
+    def __init__(self, status: _Optional[_Union[Status, _Mapping]] = ..., request_id: _Optional[str] = ..., tracer_result: _Optional[str] = ...) -> None: ...
+
+class LocationSpec(_message.Message):
+    __slots__ = ("name", "uri")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    URI_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    uri: str
+    def __init__(self, name: _Optional[str] = ..., uri: _Optional[str] = ...) -> None: ...
+
+class ValueLocation(_message.Message):
+    __slots__ = ("type", "spec_size", "location_specs")
+    TYPE_FIELD_NUMBER: _ClassVar[int]
+    SPEC_SIZE_FIELD_NUMBER: _ClassVar[int]
+    LOCATION_SPECS_FIELD_NUMBER: _ClassVar[int]
+    type: StorageType
+    spec_size: int
+    location_specs: _containers.RepeatedCompositeFieldContainer[LocationSpec]
+    def __init__(self, type: _Optional[_Union[StorageType, str]] = ..., spec_size: _Optional[int] = ..., location_specs: _Optional[_Iterable[_Union[LocationSpec, _Mapping]]] = ...) -> None: ...
+
+class GetRequest(_message.Message):
+    __slots__ = ("trace_id", "instance_id", "keys")
+    TRACE_ID_FIELD_NUMBER: _ClassVar[int]
+    INSTANCE_ID_FIELD_NUMBER: _ClassVar[int]
+    KEYS_FIELD_NUMBER: _ClassVar[int]
+    trace_id: str
+    instance_id: str
+    keys: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, trace_id: _Optional[str] = ..., instance_id: _Optional[str] = ..., keys: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class GetResponse(_message.Message):
+    __slots__ = ("header", "locations", "hit_mask")
+    HEADER_FIELD_NUMBER: _ClassVar[int]
+    LOCATIONS_FIELD_NUMBER: _ClassVar[int]
+    HIT_MASK_FIELD_NUMBER: _ClassVar[int]
+    header: ResponseHeader
+    locations: _containers.RepeatedCompositeFieldContainer[ValueLocation]
+    hit_mask: _containers.RepeatedScalarFieldContainer[bool]
+    def __init__(self, header: _Optional[_Union[ResponseHeader, _Mapping]] = ..., locations: _Optional[_Iterable[_Union[ValueLocation, _Mapping]]] = ..., hit_mask: _Optional[_Iterable[bool]] = ...) -> None: ...
+
+class PutStartRequest(_message.Message):
+    __slots__ = ("trace_id", "instance_id", "keys", "write_timeout_seconds", "value_sizes")
+    TRACE_ID_FIELD_NUMBER: _ClassVar[int]
+    INSTANCE_ID_FIELD_NUMBER: _ClassVar[int]
+    KEYS_FIELD_NUMBER: _ClassVar[int]
+    WRITE_TIMEOUT_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    VALUE_SIZES_FIELD_NUMBER: _ClassVar[int]
+    trace_id: str
+    instance_id: str
+    keys: _containers.RepeatedScalarFieldContainer[str]
+    write_timeout_seconds: int
+    value_sizes: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, trace_id: _Optional[str] = ..., instance_id: _Optional[str] = ..., keys: _Optional[_Iterable[str]] = ..., write_timeout_seconds: _Optional[int] = ..., value_sizes: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class PutStartResponse(_message.Message):
+    __slots__ = ("header", "write_session_id", "key_mask", "locations")
+    HEADER_FIELD_NUMBER: _ClassVar[int]
+    WRITE_SESSION_ID_FIELD_NUMBER: _ClassVar[int]
+    KEY_MASK_FIELD_NUMBER: _ClassVar[int]
+    LOCATIONS_FIELD_NUMBER: _ClassVar[int]
+    header: ResponseHeader
+    write_session_id: str
+    key_mask: _containers.RepeatedScalarFieldContainer[bool]
+    locations: _containers.RepeatedCompositeFieldContainer[ValueLocation]
+    def __init__(self, header: _Optional[_Union[ResponseHeader, _Mapping]] = ..., write_session_id: _Optional[str] = ..., key_mask: _Optional[_Iterable[bool]] = ..., locations: _Optional[_Iterable[_Union[ValueLocation, _Mapping]]] = ...) -> None: ...
+
+class PutFinishRequest(_message.Message):
+    __slots__ = ("trace_id", "instance_id", "write_session_id", "success_mask")
+    TRACE_ID_FIELD_NUMBER: _ClassVar[int]
+    INSTANCE_ID_FIELD_NUMBER: _ClassVar[int]
+    WRITE_SESSION_ID_FIELD_NUMBER: _ClassVar[int]
+    SUCCESS_MASK_FIELD_NUMBER: _ClassVar[int]
+    trace_id: str
+    instance_id: str
+    write_session_id: str
+    success_mask: _containers.RepeatedScalarFieldContainer[bool]
+    def __init__(self, trace_id: _Optional[str] = ..., instance_id: _Optional[str] = ..., write_session_id: _Optional[str] = ..., success_mask: _Optional[_Iterable[bool]] = ...) -> None: ...
+
+class PutFinishResponse(_message.Message):
+    __slots__ = ("header",)
+    HEADER_FIELD_NUMBER: _ClassVar[int]
+    header: ResponseHeader
+    def __init__(self, header: _Optional[_Union[ResponseHeader, _Mapping]] = ...) -> None: ...
