@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from kvcm_platform.core.registry import InstanceEntry, Registry
 from kvcm_platform.index import keyspace, leaving
-from kvcm_platform.index.connection import Connection
+from kvcm_platform.index.connecting import connection_to
 from kvcm_platform.index.redis_index import RedisIndex
 from kvcm_platform.index.registry_mirror import RegistryMirror
 
@@ -29,7 +29,7 @@ class IndexSession:
 @asynccontextmanager
 async def index_session(redis_url: str) -> AsyncIterator[IndexSession]:
     """Connects, reads the registry, and at the end pushes what was changed. Raises redis.RedisError."""
-    connection = Connection(redis_url)
+    connection = connection_to(redis_url)
     try:
         await connection.connect()
         mirror = RegistryMirror(connection)

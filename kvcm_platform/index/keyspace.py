@@ -87,11 +87,16 @@ def events(base: str) -> str:
     return base + ":e"
 
 
+def durable(base: str) -> str:
+    """Written just before WAITAOF, so that the wait covers what came before it in this tag."""
+    return base + ":a"
+
+
 def all_of_instance(base: str) -> list[str]:
     """Keys of a shard that are deleted when the last data of a removed instance is gone."""
     suffixes = (
         *(blocks, recency, runs, sessions, session_deadlines, tickets, ticket_deadlines),
-        *(unpushed, pending_due, pending, events),
+        *(unpushed, pending_due, pending, durable, events),
     )
     return [base, *(suffix(base) for suffix in suffixes)]
 
@@ -152,8 +157,6 @@ FAULTS = "kvcm:faults"
 TOKENS = "kvcm:tokens"
 """Hash of the API tokens that may use the data plane: SHA-256 -> JSON {role, groups, expires_at}."""
 
-DURABLE = "kvcm:durable"
-"""Hash written just before WAITAOF, so that the wait covers what came before it."""
 DUTIES_LEASE = "kvcm:duties:running"
 DUTIES_QUEUED = "kvcm:duties:queued"
 LEADER = "kvcm:leader"

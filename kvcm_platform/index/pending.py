@@ -67,10 +67,16 @@ class RedisPending:
 
         A server without AOF was set up to forget: there is nothing to wait for.
         """
-        connection = self._index.connection
-        await connection.call("HSET", keyspace.DURABLE, self._shard.base, connection.now_ms())
+        base, connection = self._shard.base, self._index.connection
         try:
-            local, _ = await connection.call("WAITAOF", 1, 0, DURABLE_MS, timeout=DURABLE_MS / 1000 + 2)
+            _, (local, _) = await connection.pipeline(
+                [
+                    ("SET", keyspace.durable(base), connection.now_ms()),
+                    ("WAITAOF", 1, 0, DURABLE_MS),
+                ],
+                timeout=DURABLE_MS / 1000 + 2,
+                at=base,
+            )
         except IndexUnavailable:
             raise
         except RedisError as error:

@@ -25,7 +25,7 @@ from kvcm_platform.core.registry import (
 )
 from kvcm_platform.core.types import WIRE_STORAGE_TYPE
 
-from . import functions, keyspace
+from . import blocking, functions, keyspace
 
 KIND = {StorageEntry: "storage", GroupEntry: "group", InstanceEntry: "instance"}
 _FROM_DICT: dict[str, Callable[[Mapping[str, Any]], Entry]] = {
@@ -44,13 +44,20 @@ def _name(entry: Entry) -> str:
 
 
 def ensure_functions(client: redis.Redis) -> None:
-    """Loads the function library unless the server has this very version of it."""
+    """Loads this version's function library into every master that lacks it."""
+    for master in blocking.masters(client):
+        try:
+            master.fcall(functions.name("kvcm_version"), 0)
+        except redis.ResponseError:
+            _load_functions(master)
+
+
+def _load_functions(master: redis.Redis) -> None:
     try:
-        if client.fcall("kvcm_version", 0) == functions.version().encode():
-            return
-    except redis.ResponseError:
-        pass
-    client.function_load(functions.source(), replace=True)
+        master.function_load(functions.source())
+    except redis.ResponseError as error:
+        if "already exists" not in str(error):  # another process was faster
+            raise
 
 
 def limits_command(group: GroupEntry, version: int) -> tuple[str | int, ...]:
@@ -68,7 +75,7 @@ def limits_command(group: GroupEntry, version: int) -> tuple[str | int, ...]:
         if limit:
             pairs += [name, repr(limit)]
     base = keyspace.group(group.number)
-    return ("FCALL", "kvcm_limits", 1, base, version, group.quota.capacity_bytes, *pairs)
+    return ("FCALL", functions.name("kvcm_limits"), 1, base, version, group.quota.capacity_bytes, *pairs)
 
 
 def publish(
@@ -96,7 +103,7 @@ def publish(
     for entry in changed:
         if isinstance(entry, GroupEntry):
             client.execute_command(*limits_command(entry, version))
-    client.fcall("kvcm_publish", 1, keyspace.REGISTRY, version, *pairs)
+    client.fcall(functions.name("kvcm_publish"), 1, keyspace.REGISTRY, version, *pairs)
 
 
 def read_version(client: redis.Redis) -> int | None:

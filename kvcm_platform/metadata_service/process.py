@@ -15,7 +15,7 @@ from kvcm_platform.core.admission import Admission
 from kvcm_platform.core.metadata import MetadataService
 from kvcm_platform.core.token_keys import TokenKeys
 from kvcm_platform.core.use_cases import Limits
-from kvcm_platform.index.connection import Connection
+from kvcm_platform.index.connecting import connection_to
 from kvcm_platform.index.facts import FactsBuffer
 from kvcm_platform.index.permits import RedisPermits
 from kvcm_platform.index.records import WireRecords
@@ -52,7 +52,7 @@ class Process:
         self._env = env
         self._tls = ServerTls.of(env)
         self._limits = DoorLimits.of(env)
-        self.connection = Connection(env.redis_url)
+        self.connection = connection_to(env.redis_url)
         self.index = RedisIndex(self.connection)
         self.mirror = RegistryMirror(self.connection)
         self.facts = FactsBuffer(f"metadata:{env.node_id}:{os.getpid()}")

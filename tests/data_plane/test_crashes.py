@@ -204,7 +204,7 @@ async def test_the_server_restarts(tmp_path):
             before = plane.index.connection.generation
             await asyncio.to_thread(server.restart)
             await until_it_answers(plane)
-            assert plane.index.connection.generation == before + 1
+            assert plane.index.connection.generation > before
             assert len(await plane.match(KEYS)) == len(KEYS)
             await plane.finish(started, 2)
             count = await plane.recount()
@@ -225,11 +225,10 @@ async def until_it_answers(plane: DataPlane) -> None:
 async def test_an_older_generation_changes_nothing(plane, empty_valkey):
     async with data_plane(empty_valkey.url, plane.client) as stale:
         shard = stale.mirror.current.instances["model-a"]
-        plane.client.hset(keyspace.GENERATION, "number", 7)
-        plane.index.connection.generation = 7
-        await plane.write(KEYS[:3])
         old = stale.index.connection.generation
-        assert old < 7
+        plane.client.hset(keyspace.GENERATION, "number", old + 7)
+        plane.index.connection.generation = old + 7
+        await plane.write(KEYS[:3])
         with pytest.raises(Exception, match="generation"):
             await stale.index.connection.call(
                 "FCALL", "kvcm_remove", 1, BASE, old, "all", 0, 0, 0, b"\0" * 7 + b"\1"

@@ -9,7 +9,7 @@ import pytest
 import pytest_asyncio
 
 from kvcm_platform.index import keyspace, search_cache
-from kvcm_platform.index.connection import Connection
+from kvcm_platform.index.single import SingleConnection
 from tests.support.data_plane import DataPlane, data_plane, group, instance, storage
 from tests.support.valkey import valkey_server
 
@@ -26,13 +26,13 @@ async def reader(plane: DataPlane, empty_valkey) -> AsyncIterator[DataPlane]:
 
 
 def forbid_reading_blocks(plane: DataPlane, monkeypatch) -> None:
-    original = Connection.call
+    original = SingleConnection.call
 
     async def call(self, *command, **options):
         assert command[0] != "HMGET", "blocks were read from the index"
         return await original(self, *command, **options)
 
-    monkeypatch.setattr(Connection, "call", call)
+    monkeypatch.setattr(SingleConnection, "call", call)
 
 
 async def remove(plane: DataPlane, keys: list[int]) -> None:

@@ -34,6 +34,7 @@ from kvcm_platform.core.types import StorageType
 from kvcm_platform.core.use_cases import Blocks, Limits
 from kvcm_platform.core.writes import StartedWrite
 from kvcm_platform.index import codec, keyspace, leaving, registry
+from kvcm_platform.index.connecting import connection_to
 from kvcm_platform.index.connection import Connection
 from kvcm_platform.index.facts import FactsBuffer
 from kvcm_platform.index.local.connection import LocalConnection
@@ -216,7 +217,7 @@ async def data_plane(
     is_strict: bool = True,
 ) -> AsyncIterator[DataPlane]:
     """Connects a stack; entries are published first, by default one of each kind."""
-    connection = Connection(url)
+    connection: Connection = connection_to(url)
     if isinstance(client, LocalClient):
         connection = LocalConnection(client.server, connection)
     registry.ensure_functions(client)

@@ -14,14 +14,32 @@ local STREAM_LENGTH = 4096  -- entries kept in an event stream, approximately
 local sub, char, concat, insert, call
 
 -- The server offers its standard libraries only while a function runs, not while it is loaded.
+local is_cluster
+
+local function begin()
+  sub, char, concat, insert, call = string.sub, string.char, table.concat, table.insert, redis.call
+  is_cluster = string.find(call('INFO', 'cluster'), 'cluster_enabled:1', 1, true) ~= nil
+end
+
+-- While a Cluster moves a slot key by key, a function could find some of its keys gone and end half-way.
+-- This command on a key that is there and one that never is fails on either side of such a move, before
+-- anything was changed, and at no other time. (A slot that is moved as a whole does not get here.)
+-- A name without a hash tag stands for one key alone.
+local function require_whole_slot(base)
+  if base and string.find(base, '{', 1, true) then call('EXISTS', base, base .. ':?') end
+end
+
+-- VERSION is set in front of these files: functions of several versions live side by side.
 local function register(name, callback, flags)
-  redis.register_function{function_name = name, flags = flags or {}, callback = function(keys, args)
-    if not call then
-      sub, char, concat, insert, call = string.sub, string.char, table.concat, table.insert, redis.call
-    end
+  redis.register_function{function_name = name .. '_' .. VERSION, flags = flags or {}, callback = function(keys, args)
+    if not call then begin() end
+    if is_cluster then require_whole_slot(keys[1]) end
     return callback(keys, args)
   end}
 end
+
+-- kvcm_version: answers when the server has this library.
+register('kvcm_version', function() return VERSION end, {'no-writes'})
 
 local function now_ms()
   local t = call('TIME')

@@ -1,0 +1,105 @@
+"""redis-py clients of the index for processes with Django and for the supervisor: any kind of Redis URL.
+
+The clients of all kinds take the same commands, with keys of one slot in each; what must go to
+every server asks for `masters`.
+"""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import redis
+import redis.asyncio
+from redis.asyncio.sentinel import Sentinel as AsyncSentinel
+from redis.cluster import ClusterNode
+from redis.exceptions import RedisClusterException
+from redis.sentinel import Sentinel
+
+from . import address
+from .address import Address, Credentials
+
+
+class _Cluster(redis.RedisCluster):
+    """A Cluster that cannot be reached raises what a single server raises: callers wait for it to come back."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        try:
+            super().__init__(*args, **kwargs)
+        except RedisClusterException as error:
+            raise redis.ConnectionError(str(error)) from error
+
+    def execute_command(self, *args: Any, **kwargs: Any) -> Any:
+        try:
+            return super().execute_command(*args, **kwargs)
+        except RedisClusterException as error:
+            raise redis.ConnectionError(str(error)) from error
+
+
+def client(
+    url: str, *, connect_seconds: float = 0.5, answer_seconds: float = 2.0, **options: Any
+) -> redis.Redis:
+    """A thread-safe client. Raises address.BadAddress, and redis.RedisError for a Cluster out of reach."""
+    where = address.parse(url)
+    options |= {"socket_connect_timeout": connect_seconds, "socket_timeout": answer_seconds}
+    options |= _login(where.credentials)
+    match where.kind:
+        case "cluster":
+            nodes = [ClusterNode(host, port) for host, port in where.hosts]
+            return cast(redis.Redis, _Cluster(startup_nodes=nodes, **options, **_tls(where)))
+        case "sentinel":
+            sentinels = Sentinel(where.hosts, sentinel_kwargs=_sentinel(where, connect_seconds))
+            master = sentinels.master_for(where.master_name, db=where.database, **options, **_tls(where))
+            return cast(redis.Redis, master)
+    return redis.Redis(**_server(where), **options)
+
+
+def async_client(url: str, *, connect_seconds: float = 2.0, answer_seconds: float = 2.0) -> redis.asyncio.Redis:
+    """The same for asyncio; needs no server to be there yet."""
+    where = address.parse(url)
+    options = {"socket_connect_timeout": connect_seconds, "socket_timeout": answer_seconds}
+    options |= _login(where.credentials)
+    match where.kind:
+        case "cluster":
+            nodes = [redis.asyncio.cluster.ClusterNode(host, port) for host, port in where.hosts]
+            cluster = redis.asyncio.RedisCluster(startup_nodes=nodes, **options, **_tls(where))
+            return cast(redis.asyncio.Redis, cluster)
+        case "sentinel":
+            sentinels = AsyncSentinel(where.hosts, sentinel_kwargs=_sentinel(where, connect_seconds))
+            master = sentinels.master_for(where.master_name, db=where.database, **options, **_tls(where))
+            return cast(redis.asyncio.Redis, master)
+    return redis.asyncio.Redis(**_server(where), **options)
+
+
+def masters(any_client: redis.Redis) -> list[redis.Redis]:
+    """A client for each master: the given one where there is no Cluster."""
+    if not isinstance(any_client, redis.RedisCluster):
+        return [any_client]
+    return [any_client.get_redis_connection(node) for node in any_client.get_primaries()]
+
+
+def _login(credentials: Credentials) -> dict[str, Any]:
+    if not credentials.password:
+        return {}
+    return {"username": credentials.user, "password": credentials.password}
+
+
+def _tls(where: Address) -> dict[str, Any]:
+    if not where.is_tls:
+        return {}
+    return {"ssl": True, **({"ssl_ca_certs": where.ca_file} if where.ca_file else {})}
+
+
+def _server(where: Address) -> dict[str, Any]:
+    if where.path:
+        return {"unix_socket_path": where.path, "db": where.database}
+    host, port = where.hosts[0]
+    return {"host": host, "port": port, "db": where.database, **_tls(where)}
+
+
+def _sentinel(where: Address, seconds: float) -> dict[str, Any]:
+    return {
+        "socket_connect_timeout": seconds,
+        "socket_timeout": seconds,
+        **_login(where.sentinel_credentials),
+        **_tls(where),
+    }

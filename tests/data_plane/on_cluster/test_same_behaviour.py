@@ -1,0 +1,15 @@
+"""What holds on one server holds on a Cluster: the same tests, with `empty_valkey` being one."""
+
+from __future__ import annotations
+
+import tests.data_plane.test_queries as queries
+import tests.data_plane.test_races as races
+import tests.data_plane.test_removal as removal
+import tests.data_plane.test_search_cache as search_cache
+import tests.data_plane.test_writes as writes
+
+for module in (queries, races, removal, search_cache, writes):
+    subject = module.__name__.rpartition("test_")[2]
+    for name, test in vars(module).copy().items():
+        if name.startswith("test_"):
+            globals()[f"test_{subject}_{name.removeprefix('test_')}"] = test
