@@ -7,6 +7,8 @@ from functools import lru_cache
 import redis
 from django.conf import settings
 
+from kvcm_platform.index import blocking
+
 _CONNECT_SECONDS = 0.5
 _ANSWER_SECONDS = 2.0
 
@@ -18,6 +20,6 @@ def index_client() -> redis.Redis:
 
 @lru_cache(maxsize=4)
 def _client(url: str) -> redis.Redis:
-    return redis.Redis.from_url(
-        url, socket_connect_timeout=_CONNECT_SECONDS, socket_timeout=_ANSWER_SECONDS, health_check_interval=30
+    return blocking.client(
+        url, connect_seconds=_CONNECT_SECONDS, answer_seconds=_ANSWER_SECONDS, health_check_interval=30
     )

@@ -14,10 +14,11 @@ from weakref import WeakKeyDictionary
 import structlog
 from channels.layers import get_channel_layer
 from django.conf import settings
-from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
 from kvcm_platform.index import keyspace
+from kvcm_platform.index.connecting import connection_to
+from kvcm_platform.index.connection import CALL_SECONDS, Connection
 
 from .history import SLOT_SECONDS
 from .overview import Picture, iso, overview
@@ -46,7 +47,7 @@ class Feed:
             self._task = asyncio.get_running_loop().create_task(self._run())
 
     async def stop(self) -> None:
-        # The flag as well: before Python 3.12 a cancellation can get lost in the Redis client.
+        # The flag as well: before Python 3.12 a cancellation can get lost in the channel layer's client.
         self._is_stopped = True
         if self._task is not None:
             self._task.cancel()
@@ -59,28 +60,28 @@ class Feed:
         return {"topic": TOPIC, "seq": seq, "at": iso(time.time()), "kind": "snapshot", "data": picture}
 
     async def _run(self) -> None:
-        client = Redis.from_url(settings.KVCM_REDIS_URL, socket_connect_timeout=2)
+        connection = connection_to(settings.KVCM_REDIS_URL)
         try:
             while not self._is_stopped:
                 try:
-                    await self._tail(client)
+                    await self._tail(connection)
                 except (RedisError, OSError) as error:
                     log.warning("live feed lost Redis", error=str(error))
                     await asyncio.sleep(_RETRY_SECONDS)
         finally:
-            await client.aclose()
+            await connection.close()
 
-    async def _tail(self, client: Redis) -> None:
+    async def _tail(self, connection: Connection) -> None:
         """Send at once, then after each fact as soon as the gap allows, at the latest for the next slot."""
         while not self._is_stopped:
             # Taken before the picture is read: a fact that comes between is shown twice, never late.
-            last_id = await _last_id(client)
+            last_id = await _last_id(connection)
             await self._send()
             sent_at = time.monotonic()
             while (left := sent_at + SLOT_SECONDS - time.monotonic()) > 0:
                 if not self.subscribers:
                     await asyncio.sleep(min(left, _IDLE_LOOK_SECONDS))
-                elif await client.xread({keyspace.FACTS: last_id}, block=max(1, int(left * 1000))):
+                elif await _wait_for_fact(connection, last_id, left):
                     await asyncio.sleep(max(0.0, sent_at + LEAST_GAP_SECONDS - time.monotonic()))
                     break
 
@@ -95,9 +96,18 @@ class Feed:
         )
 
 
-async def _last_id(client: Redis) -> bytes | str:
-    newest = await client.xrevrange(keyspace.FACTS, count=1)
-    return newest[0][0] if newest else "0"
+async def _last_id(connection: Connection) -> bytes:
+    newest = await connection.call("XREVRANGE", keyspace.FACTS, "+", "-", "COUNT", 1)
+    return newest[0][0] if newest else b"0"
+
+
+async def _wait_for_fact(connection: Connection, last_id: bytes, seconds: float) -> bool:
+    """Whether a fact came within this time. Nothing else may use the connection meanwhile."""
+    milliseconds = max(1, int(seconds * 1000))
+    found = await connection.call(
+        *("XREAD", "BLOCK", milliseconds, "STREAMS", keyspace.FACTS, last_id), timeout=seconds + CALL_SECONDS
+    )
+    return bool(found)
 
 
 _feeds: WeakKeyDictionary[asyncio.AbstractEventLoop, Feed] = WeakKeyDictionary()

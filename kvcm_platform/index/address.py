@@ -63,7 +63,9 @@ def parse(url: str) -> Address:
     parts = urlsplit(url)
     scheme = parts.scheme.replace("rediss", "redis", 1)
     if scheme not in _KINDS or parts.scheme not in {scheme, scheme.replace("redis", "rediss")}:
-        raise BadAddress(f"{parts.scheme or 'nothing'}:// is no kind of Redis URL: {', '.join(sorted(_KINDS))}")
+        raise BadAddress(
+            f"{parts.scheme or 'nothing'}:// is no kind of Redis URL: {', '.join(sorted(_KINDS))}"
+        )
     options = {name: values[-1] for name, values in parse_qs(parts.query).items()}
     unknown = options.keys() - _OPTIONS
     if unknown:
@@ -74,7 +76,9 @@ def parse(url: str) -> Address:
     path, master_name, database = _path(scheme, unquote(parts.path))
     hosts = () if scheme == "unix" else _hosts(servers, SENTINEL_PORT if kind == "sentinel" else DEFAULT_PORT)
     if kind == "single" and len(hosts) > 1:
-        raise BadAddress(f"{parts.scheme}:// names one server; several need redis+cluster:// or redis+sentinel://")
+        raise BadAddress(
+            f"{parts.scheme}:// names one server; several need redis+cluster:// or redis+sentinel://"
+        )
     return Address(
         kind=kind,
         hosts=hosts,

@@ -6,6 +6,8 @@ every server asks for `masters`.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, cast
 
 import redis
@@ -20,19 +22,40 @@ from .address import Address, Credentials
 
 
 class _Cluster(redis.RedisCluster):
-    """A Cluster that cannot be reached raises what a single server raises: callers wait for it to come back."""
+    """A Cluster out of reach raises what a single server does: callers wait for it to come back."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        try:
+        with _outage():
             super().__init__(*args, **kwargs)
-        except RedisClusterException as error:
-            raise redis.ConnectionError(str(error)) from error
+        learn = self.nodes_manager.initialize
 
-    def execute_command(self, *args: Any, **kwargs: Any) -> Any:
-        try:
-            return super().execute_command(*args, **kwargs)
-        except RedisClusterException as error:
-            raise redis.ConnectionError(str(error)) from error
+        def initialize(*args: Any, **kwargs: Any) -> None:
+            with _outage():
+                learn(*args, **kwargs)
+
+        self.nodes_manager.initialize = initialize
+
+
+class _AsyncCluster(redis.asyncio.RedisCluster):
+    """The same for asyncio, where nothing is sent before the first command."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        learn = self.nodes_manager.initialize
+
+        async def initialize(*args: Any, **kwargs: Any) -> None:
+            with _outage():
+                await learn(*args, **kwargs)
+
+        self.nodes_manager.initialize = initialize
+
+
+@contextmanager
+def _outage() -> Iterator[None]:
+    try:
+        yield
+    except RedisClusterException as error:  # no RedisError, unlike what it stands for
+        raise redis.ConnectionError(str(error)) from error
 
 
 def client(
@@ -53,7 +76,9 @@ def client(
     return redis.Redis(**_server(where), **options)
 
 
-def async_client(url: str, *, connect_seconds: float = 2.0, answer_seconds: float = 2.0) -> redis.asyncio.Redis:
+def async_client(
+    url: str, *, connect_seconds: float = 2.0, answer_seconds: float = 2.0
+) -> redis.asyncio.Redis:
     """The same for asyncio; needs no server to be there yet."""
     where = address.parse(url)
     options = {"socket_connect_timeout": connect_seconds, "socket_timeout": answer_seconds}
@@ -61,7 +86,7 @@ def async_client(url: str, *, connect_seconds: float = 2.0, answer_seconds: floa
     match where.kind:
         case "cluster":
             nodes = [redis.asyncio.cluster.ClusterNode(host, port) for host, port in where.hosts]
-            cluster = redis.asyncio.RedisCluster(startup_nodes=nodes, **options, **_tls(where))
+            cluster = _AsyncCluster(startup_nodes=nodes, **options, **_tls(where))
             return cast(redis.asyncio.Redis, cluster)
         case "sentinel":
             sentinels = AsyncSentinel(where.hosts, sentinel_kwargs=_sentinel(where, connect_seconds))

@@ -55,7 +55,7 @@ class ClusterConnection(Connection):
         wire = None if link is None else link.wire
         if link is None or wire is None or not wire.is_usable:
             link, wire = await self._ready(slot_of(key_of(command)), OUTAGE_SECONDS)
-        reply = await wire.answer(wire.send(command), timeout)
+        reply = await wire.answer(wire.send(command, timeout), timeout)
         if isinstance(reply, hiredis.ReplyError):
             return await self._again(link, wire, command, reply, timeout)
         return reply
@@ -71,8 +71,7 @@ class ClusterConnection(Connection):
             if link is None or wire is None or not wire.is_usable:
                 link, wire = await self._ready(slot, OUTAGE_SECONDS)
             routes.append((link, wire))
-        patience = timeout if timeout > CALL_SECONDS else 0.0
-        waiters = [wire.send(command, patience) for command, (_, wire) in zip(commands, routes, strict=True)]
+        waiters = [wire.send(command, timeout) for command, (_, wire) in zip(commands, routes, strict=True)]
         replies = [
             await wire.answer(waiter, timeout) for waiter, (_, wire) in zip(waiters, routes, strict=True)
         ]
@@ -117,7 +116,7 @@ class ClusterConnection(Connection):
                 await asyncio.sleep(pause)
             if is_asking:
                 wire.send(("ASKING",))
-            reply = await wire.answer(wire.send(command), timeout)
+            reply = await wire.answer(wire.send(command, timeout), timeout)
         return reply
 
     async def _redirected(self, host: HostPort) -> tuple[Link, Wire]:
@@ -136,9 +135,7 @@ class ClusterConnection(Connection):
             raise IndexUnavailable(f"slot {slot} of the Redis Cluster: {self._trouble or name}")
         return found
 
-    async def _usable(
-        self, find: Callable[[], Link | None], patience: float
-    ) -> tuple[Link, Wire] | None:
+    async def _usable(self, find: Callable[[], Link | None], patience: float) -> tuple[Link, Wire] | None:
         """Waits until what `find` gives can be used, while the map is learnt anew."""
         deadline = time.monotonic() + patience
         while True:

@@ -23,7 +23,7 @@ from kvcm_platform.core.types import WIRE_STORAGE_TYPE
 from kvcm_platform.core.writes import SESSION_GONE
 
 from . import codec, keyspace, records, tickets, trims
-from .connection import Connection, IndexUnavailable, StaleGeneration
+from .connection import READ_SECONDS, Connection, IndexUnavailable, StaleGeneration
 from .recency import RecencyBuffer
 from .sessions import CHUNK, Sessions
 from .shards import ShardRef, by_shard, shards_of
@@ -90,10 +90,13 @@ class RedisIndex:
             return await self._spread_records(instance, keys)
         name = keyspace.blocks(keyspace.instance(instance.number, 0))
         if len(keys) <= CHUNK:
-            found: list[Record] = await self.connection.call("HMGET", name, *_fields(keys))
+            found: list[Record] = await self.connection.call(
+                "HMGET", name, *_fields(keys), timeout=READ_SECONDS
+            )
             return found
         parts = await self.connection.pipeline(
-            [("HMGET", name, *_fields(keys[at : at + CHUNK])) for at in range(0, len(keys), CHUNK)]
+            [("HMGET", name, *_fields(keys[at : at + CHUNK])) for at in range(0, len(keys), CHUNK)],
+            timeout=READ_SECONDS,
         )
         return [record for part in parts for record in part]
 
@@ -108,7 +111,7 @@ class RedisIndex:
                 commands.append(("HMGET", name, *(fields[i] for i in part)))
                 order += part
         found: list[Record] = [None] * len(keys)
-        replies = await self.connection.pipeline(commands)
+        replies = await self.connection.pipeline(commands, timeout=READ_SECONDS)
         for i, record in zip(order, (record for reply in replies for record in reply), strict=True):
             found[i] = record
         return found

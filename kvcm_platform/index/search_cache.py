@@ -28,7 +28,7 @@ from kvcm_platform.core.registry import InstanceEntry
 
 from . import keyspace
 from .chunks import CacheCounters, Chunk, InstanceChunks, StreamPosition
-from .connection import Connection, IndexUnavailable
+from .connection import READ_SECONDS, Connection, IndexUnavailable
 from .records import is_single, served
 from .redis_index import FIRST_CHUNK, LARGEST_CHUNK, RedisIndex, guarded
 from .shards import shards_of
@@ -242,12 +242,15 @@ class SearchCache:
             self._instances.move_to_end(instance.number)
         cache.max_bytes = capacity_bytes
         if cache.generation != self._connection.generation:
-            cache.reset()
-            cache.generation = self._connection.generation
+            self._begin_life(cache)
         if cache.serving is not serving:
             cache.serve_only(serving)
         cache.used_at = time.monotonic()
         return cache
+
+    def _begin_life(self, cache: InstanceChunks) -> None:
+        cache.reset()
+        cache.generation = self._connection.generation
 
     # The stream
 
@@ -283,11 +286,15 @@ class SearchCache:
             known.append([(stream.epoch, stream.entry) for stream in cache.streams])
             for stream in cache.streams:
                 commands += _questions(stream)
-        replies = iter(await self._connection.pipeline(commands))
+        replies = iter(await self._connection.pipeline(commands, timeout=READ_SECONDS))
         for cache, before in zip(caches, known, strict=True):
             answers = [(next(replies), int(next(replies) or 0)) for _ in cache.streams]
             if [(stream.epoch, stream.entry) for stream in cache.streams] != before:
                 continue  # another confirmation was faster; this one says nothing new
+            if cache.generation != self._connection.generation:
+                # The answer is that of another life, whose stream says nothing about what is kept here.
+                self._begin_life(cache)
+                continue
             is_current = [
                 self._apply(cache, stream, entries, epoch)
                 for stream, (entries, epoch) in zip(cache.streams, answers, strict=True)

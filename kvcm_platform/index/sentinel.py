@@ -43,5 +43,3 @@ class SentinelConnection(SingleConnection):
             finally:
                 wire.close()
         return None if reply is None else (reply[0].decode(), int(reply[1]))
-
-

@@ -48,7 +48,7 @@ class SingleConnection(Connection):
         wire = self._wire
         if wire is None or not wire.is_usable:
             wire = await self._ready(OUTAGE_SECONDS)
-        reply = await wire.answer(wire.send(command), timeout)
+        reply = await wire.answer(wire.send(command, timeout), timeout)
         if isinstance(reply, hiredis.ReplyError):
             return await self._failed(wire, command, reply)
         return reply
@@ -61,15 +61,16 @@ class SingleConnection(Connection):
         wire = self._wire
         if wire is None or not wire.is_usable:
             wire = await self._ready(OUTAGE_SECONDS)
-        patience = timeout if timeout > CALL_SECONDS else 0.0
-        waiters = [wire.send(command, patience) for command in commands]
+        waiters = [wire.send(command, timeout) for command in commands]
         replies = [await wire.answer(waiter, timeout) for waiter in waiters]
         return [
             await self._failed(wire, command, reply) if isinstance(reply, hiredis.ReplyError) else reply
             for command, reply in zip(commands, replies, strict=True)
         ]
 
-    async def _failed(self, wire: Wire, command: tuple[Any, ...], reply: Any, *, is_again: bool = False) -> Any:
+    async def _failed(
+        self, wire: Wire, command: tuple[Any, ...], reply: Any, *, is_again: bool = False
+    ) -> Any:
         """What an error reply comes to: an exception, or the answer of a second attempt."""
         text = str(reply)
         if text.startswith("OLDGEN"):

@@ -11,7 +11,9 @@ from .address import HostPort
 
 COUNT = 16384
 _SCRIPTS = frozenset({"FCALL", "FCALL_RO", "EVAL", "EVALSHA"})
-_KEYLESS = frozenset({"TIME", "INFO", "PING", "WAIT", "WAITAOF", "FUNCTION", "CONFIG", "SCAN", "CLUSTER", "ROLE"})
+_KEYLESS = frozenset(
+    {"TIME", "INFO", "PING", "WAIT", "WAITAOF", "FUNCTION", "CONFIG", "SCAN", "CLUSTER", "ROLE"}
+)
 
 
 def slot_of(key: str | bytes) -> int:
@@ -62,7 +64,7 @@ def parse_shards(reply: Sequence[Any], asked: HostPort, *, is_tls: bool) -> list
         for node in (alive or masters[: 1 if slots else 0])[:1]:
             host = (node.get("endpoint") or node.get("ip") or b"").decode()
             port = node.get("tls-port", node.get("port")) if is_tls else node.get("port")
-            found.append(Master((asked[0] if host in {"", "?"} else host, int(port)), slots))
+            found.append(Master((asked[0] if host in {"", "?"} else host, int(port or 0)), slots))
     return found
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import Sequence
+from functools import partial
 from typing import Any, cast
 
 import hiredis
@@ -22,6 +22,7 @@ SILENT_SECONDS = 0.5
 """Commands unanswered for this long: nothing more is sent until the server says something."""
 OUTAGE_SECONDS = 0.2
 """A call waits this long for a connection before it is refused (DESIGN 4.1)."""
+GRACE_SECONDS = 0.01
 WRITE_BUFFER = 1 << 26
 
 
@@ -90,8 +91,8 @@ class Wire(asyncio.Protocol):
             self._spoke = self._loop.create_future()
         await asyncio.wait({self._spoke}, timeout=seconds)
 
-    def send(self, command: tuple[Any, ...], patience: float = 0.0) -> asyncio.Future[Any]:
-        """`patience` = seconds that this command may rightly take: silence counts from then on."""
+    def send(self, command: tuple[Any, ...], timeout: float = CALL_SECONDS) -> asyncio.Future[Any]:
+        """With a longer `timeout` than CALL_SECONDS the server may rightly be silent for as long."""
         waiter: asyncio.Future[Any] = self._loop.create_future()
         if self.is_lost or self._transport is None:
             waiter.set_exception(IndexUnavailable("not connected to Redis"))
@@ -101,8 +102,8 @@ class Wire(asyncio.Protocol):
         if command[0] == "FCALL":
             command = ("FCALL", functions.name(command[1]), *command[2:])
         self._out.append(hiredis.pack_command(command))
-        if not self._waiters or patience:
-            self._quiet_since = time.monotonic() + patience
+        if not self._waiters or timeout > CALL_SECONDS:
+            self._quiet_since = time.monotonic() + (timeout if timeout > CALL_SECONDS else 0.0)
         self._waiters.append(waiter)
         return waiter
 
@@ -124,9 +125,14 @@ class Wire(asyncio.Protocol):
         finally:
             timer.cancel()
 
-    def _expire(self, waiter: asyncio.Future[Any], timeout: float) -> None:
-        if not waiter.done():
-            waiter.set_exception(IndexUnavailable(f"Redis did not answer within {timeout} s"))
+    def _expire(self, waiter: asyncio.Future[Any], timeout: float, *, is_sure: bool = False) -> None:
+        if waiter.done():
+            return
+        if not is_sure:
+            # This process may have been stopped itself: what has arrived meanwhile is read first.
+            self._loop.call_later(GRACE_SECONDS, partial(self._expire, waiter, timeout, is_sure=True))
+            return
+        waiter.set_exception(IndexUnavailable(f"Redis did not answer within {timeout} s"))
         if timeout >= CALL_SECONDS:
             self.abort()
 
@@ -155,11 +161,9 @@ async def open_wire(address: Address, host: HostPort | None) -> Wire:
     return (await loop.create_connection(Wire, host[0], host[1], ssl=context))[1]
 
 
-def raised(reply: Any) -> Exception:
+def raised(reply: Any) -> RedisError:
     """What an error reply of a command means."""
     text = str(reply)
     if text.startswith(("LOADING", "MASTERDOWN", "READONLY", "CLUSTERDOWN", "TRYAGAIN", "MOVED", "ASK")):
         return IndexUnavailable(text)
     return RedisError(text)
-
-

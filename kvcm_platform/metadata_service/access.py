@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from kvcm_platform.core.errors import Code, DomainError
 from kvcm_platform.index import keyspace
-from kvcm_platform.index.connection import Commands
+from kvcm_platform.index.connection import READ_SECONDS, Commands
 
 REMEMBER_SECONDS = 1.0
 MAX_REMEMBERED = 10_000
@@ -97,7 +97,7 @@ class MetaAccess:
         now = time.monotonic()
         known = self._known.get(digest)
         if known is None or now - known[0] > REMEMBER_SECONDS:
-            raw = await self._commands.call("HGET", keyspace.TOKENS, digest)
+            raw = await self._commands.call("HGET", keyspace.TOKENS, digest, timeout=READ_SECONDS)
             if len(self._known) > MAX_REMEMBERED:
                 self._known.clear()
             known = self._known[digest] = (now, _parse(raw))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import secrets
 import socket
 import tempfile
@@ -16,6 +17,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
+
+from kvcm_platform.index import address
 
 
 class BadSetting(ValueError):
@@ -49,6 +52,12 @@ def _flag(text: str) -> bool:
     raise ValueError("must be 1 or 0")
 
 
+def _redis_url(text: str) -> str:
+    if text:
+        address.parse(text)
+    return text
+
+
 @dataclass(frozen=True, slots=True)
 class Knob:
     """One variable. `default` is the text used when the variable is unset or empty."""
@@ -65,9 +74,29 @@ _PORT = _integer(1, 65535)
 KNOBS: tuple[Knob, ...] = (
     Knob("KVCM_DATA_DIR", str, "./var", "SQLite file, Valkey data and socket, nfs_01, uploads, logs"),
     Knob("DATABASE_URL", str, "", "`postgres://…`, or `embedded-postgres`", "SQLite (WAL) in the data dir"),
-    Knob("KVCM_REDIS_URL", str, "", "the index: Redis or Valkey ≥ 7.2", "embedded Valkey"),
-    Knob("KVCM_BROKER_URL", str, "", "Celery broker", "`KVCM_REDIS_URL`"),
-    Knob("KVCM_CHANNELS_URL", str, "", "channel layer of the live pages", "`KVCM_REDIS_URL`"),
+    Knob(
+        "KVCM_REDIS_URL",
+        _redis_url,
+        "",
+        "the index: Redis or Valkey ≥ 7.2. `redis://[user:password@]host:port[/db]`, `unix:///path`,"
+        " `redis+cluster://h1:p1,h2:p2`, `redis+sentinel://h1:p1,h2:p2/<master>[/db]`; `rediss…://` over TLS,"
+        " `?ca=<PEM file>`",
+        "embedded Valkey",
+    ),
+    Knob(
+        "KVCM_BROKER_URL",
+        str,
+        "",
+        "Celery broker: one server or Sentinel; required when `KVCM_REDIS_URL` is a Cluster",
+        "`KVCM_REDIS_URL`",
+    ),
+    Knob(
+        "KVCM_CHANNELS_URL",
+        str,
+        "",
+        "channel layer of the live pages: as the broker",
+        "`KVCM_REDIS_URL`",
+    ),
     Knob("KVCM_BIND", str, "127.0.0.1", "address that every port is bound to"),
     Knob("KVCM_WEB_PORT", _PORT, "8000", "UI, REST, WebSocket, health"),
     Knob("KVCM_META_RPC_PORT", _PORT, "6381", "MetaService over gRPC (AdminService is forwarded)"),
@@ -170,7 +199,8 @@ class Env:
             try:
                 self._values[knob.name] = knob.parse(text)
             except ValueError as error:
-                raise BadSetting(f"{knob.name}={text!r}: {error}") from error
+                shown = re.sub(r"//[^/]*@", "//…@", text)
+                raise BadSetting(f"{knob.name}={shown!r}: {error}") from error
         if self["KVCM_DEBUG_SERVICE"] and self.debug_http_port > 65535:
             raise BadSetting(
                 f"KVCM_META_HTTP_PORT={self['KVCM_META_HTTP_PORT']} leaves no port for KVCM_DEBUG_SERVICE,"
@@ -178,6 +208,11 @@ class Env:
             )
         if self["KVCM_ADMIN_AUTH"] == "open" and not self.is_loopback:
             raise BadSetting("KVCM_ADMIN_AUTH=open is accepted on loopback only")
+        for name, what in (("KVCM_BROKER_URL", "Celery"), ("KVCM_CHANNELS_URL", "the channel layer")):
+            if address.is_cluster(self[name] or self["KVCM_REDIS_URL"]):
+                raise BadSetting(
+                    f"{name} must name one server or its Sentinels: {what} cannot use a Redis Cluster"
+                )
         if bool(self["KVCM_TLS_CERT"]) != bool(self["KVCM_TLS_KEY"]):
             raise BadSetting("KVCM_TLS_CERT and KVCM_TLS_KEY belong together: set both or neither")
         if (self["KVCM_META_AUTH"] == "mtls") != bool(self["KVCM_TLS_CLIENT_CA"]):

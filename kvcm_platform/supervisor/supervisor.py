@@ -13,9 +13,9 @@ import signal
 import time
 from contextlib import suppress
 
-from redis.asyncio import Redis
 from redis.exceptions import RedisError, ResponseError
 
+from kvcm_platform.index import blocking
 from kvcm_platform.settings.env import Env
 
 from . import progress, roster, valkey
@@ -54,7 +54,7 @@ class Supervisor:
         self._children: list[Child] = []
         self._changed = asyncio.Event()
         self._stop_asked = asyncio.Event()
-        self._client = Redis.from_url(env.redis_url, socket_timeout=2, socket_connect_timeout=2)
+        self._client = blocking.async_client(env.redis_url)
 
     async def run(self) -> int:
         """Run until asked to stop or until it is hopeless; return the exit code."""

@@ -6,7 +6,7 @@ import os
 import signal
 import subprocess
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 import redis
 
+from kvcm_platform.index.slots import slot_of
 from tests.support.eventually import eventually
 from tests.support.platform_process import free_ports
 from tests.support.valkey import server_binary
@@ -30,7 +31,12 @@ class Node:
     port: int
     process: subprocess.Popen[bytes]
     client: redis.Redis
-    options: Sequence[str] = ()
+    command: Sequence[str]
+    is_stopped: bool = False
+
+    @property
+    def is_running(self) -> bool:
+        return self.process.poll() is None and not self.is_stopped
 
     @property
     def address(self) -> str:
@@ -47,10 +53,16 @@ class Node:
 
     def stop(self) -> None:
         os.kill(self.process.pid, signal.SIGSTOP)
+        self.is_stopped = True
 
     def cont(self) -> None:
         if self.process.poll() is None:
             os.kill(self.process.pid, signal.SIGCONT)
+        self.is_stopped = False
+
+    def start_again(self) -> None:
+        self.process = subprocess.Popen(self.command, stdout=subprocess.DEVNULL)
+        wait_for_answer(self)
 
     def close(self) -> None:
         self.client.close()
@@ -67,7 +79,7 @@ def start_node(directory: Path, port: int, *options: str) -> Node:
         *options,
     ]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
-    return Node(port, process, redis.Redis(port=port, socket_timeout=5), options)
+    return Node(port, process, redis.Redis(port=port, socket_timeout=5), command)
 
 
 def wait_for_answer(node: Node) -> None:
@@ -100,14 +112,25 @@ class ValkeyCluster:
     def client(self) -> redis.RedisCluster:
         return redis.RedisCluster(host="127.0.0.1", port=self.masters[0].port)
 
-    def flush(self) -> None:
-        for node in self.masters:
-            node.client.flushall()
-
     def owner(self, key: str) -> Node:
-        """The node that serves the key's slot by its own account."""
-        slot = self.masters[0].client.execute_command("CLUSTER", "KEYSLOT", key)
-        return next(node for node in self.nodes if node.process.poll() is None and _serves(node, slot))
+        """The node that serves the key's slot by its own account; one that is stopped is not asked."""
+        slot = slot_of(key)
+        return next(node for node in self.nodes if node.is_running and _serves(node, slot))
+
+    def heal(self) -> None:
+        """Starts what died again, former masters as replicas; returns when all is as it should be."""
+        for node in self.nodes:
+            node.cont()
+            if node.process.poll() is not None:
+                node.start_again()
+        eventually(lambda: all(_knows_all(node, self) for node in self.nodes), seconds=20)
+        eventually(lambda: all(_is_master(node) or _is_synced(node) for node in self.nodes), seconds=20)
+        eventually(lambda: sum(map(_is_master, self.nodes)) == len(self.masters), seconds=20)
+
+    def flush(self) -> None:
+        for node in self.nodes:
+            if _is_master(node):
+                node.client.flushall()
 
     def join(self) -> Node:
         """One more master, without slots."""
@@ -192,6 +215,10 @@ def _known(node: Node) -> int:
     return len([entry for entry in lines.values() if "handshake" not in entry["flags"]])
 
 
+def _is_master(node: Node) -> bool:
+    return node.client.info("replication")["role"] == "master"
+
+
 def _is_synced(node: Node) -> bool:
     return node.client.info("replication").get("master_link_status") == "up"
 
@@ -207,3 +234,67 @@ def shared_cluster() -> Iterator[ValkeyCluster]:
 def empty_cluster(shared_cluster: ValkeyCluster) -> ValkeyCluster:
     shared_cluster.flush()
     return shared_cluster
+
+
+@dataclass
+class Watched:
+    """A master with one replica, and three Sentinels that agree by two."""
+
+    master: Node
+    replica: Node
+    sentinels: list[Node]
+
+    @property
+    def url(self) -> str:
+        return "redis+sentinel://" + ",".join(node.address for node in self.sentinels) + "/index"
+
+    def close(self) -> None:
+        for node in (self.master, self.replica, *self.sentinels):
+            node.close()
+
+
+@contextmanager
+def watched_by_sentinels() -> Iterator[Watched]:
+    with tempfile.TemporaryDirectory(prefix="kvcm-s-", dir="/tmp") as name:
+        folder = Path(name)
+        ports = free_ports(5)
+        master = start_node(folder, ports[0])
+        replica = start_node(folder, ports[1], "--replicaof", "127.0.0.1", str(ports[0]))
+        watched = Watched(master, replica, [])
+        try:
+            for node in (master, replica):
+                wait_for_answer(node)
+            eventually(lambda: _is_synced(replica), seconds=20)
+            watched.sentinels += [_start_sentinel(folder, port, master.port) for port in ports[2:]]
+            for sentinel in watched.sentinels:
+                wait_for_answer(sentinel)
+            eventually(lambda: all(_sees_all(node) for node in watched.sentinels), seconds=20)
+            yield watched
+        finally:
+            watched.close()
+
+
+def _start_sentinel(folder: Path, port: int, master_port: int) -> Node:
+    configuration = folder / f"sentinel-{port}.conf"
+    lines = [
+        f"port {port}\nbind 127.0.0.1\ndir {folder}\nprotected-mode no",
+        f"sentinel monitor index 127.0.0.1 {master_port} 2",
+        f"sentinel down-after-milliseconds index {NODE_TIMEOUT_MS}",
+        "sentinel failover-timeout index 5000",
+    ]
+    configuration.write_text("\n".join(lines) + "\n")
+    command = [str(server_binary()), str(configuration), "--sentinel"]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+    return Node(port, process, redis.Redis(port=port, socket_timeout=5), command)
+
+
+def _sees_all(sentinel: Node) -> bool:
+    """The replica and the two other Sentinels."""
+    state = sentinel.client.execute_command("SENTINEL", "MASTER", "index")
+    flat = state if isinstance(state, dict) else dict(zip(state[::2], state[1::2], strict=True))
+    text = {_plain(key): _plain(value) for key, value in flat.items()}
+    return text.get("num-slaves") == "1" and text.get("num-other-sentinels") == "2"
+
+
+def _plain(value: object) -> str:
+    return value.decode() if isinstance(value, bytes) else str(value)

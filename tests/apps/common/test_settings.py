@@ -71,6 +71,42 @@ def test_redis_addresses_of_the_other_users(tmp_path: Path) -> None:
     assert hosts == [{"address": f"unix://{tmp_path}/valkey.sock"}]
 
 
+@pytest.mark.parametrize("name", ["KVCM_BROKER_URL", "KVCM_CHANNELS_URL"])
+def test_a_cluster_needs_other_servers_for_queues_and_channels(tmp_path: Path, name: str) -> None:
+    both = {"KVCM_BROKER_URL": "redis://one", "KVCM_CHANNELS_URL": "redis://one"}
+    cluster = "redis+cluster://:secret@a:1,b:2"
+    assert env(tmp_path, KVCM_REDIS_URL=cluster, **both).redis_url == cluster
+    for wrong in ({name: ""}, {name: "redis+cluster://a"}):
+        with pytest.raises(BadSetting, match=f"{name} must name one server or its Sentinels"):
+            env(tmp_path, KVCM_REDIS_URL=cluster, **{**both, **wrong})
+
+
+def test_a_bad_redis_url_is_refused_without_its_password(tmp_path: Path) -> None:
+    with pytest.raises(BadSetting, match="KVCM_REDIS_URL.*database 0") as caught:
+        env(tmp_path, KVCM_REDIS_URL="redis+cluster://me:secret@a:1/7")
+    assert "secret" not in str(caught.value)
+
+
+def test_sentinels_for_queues_and_channels(tmp_path: Path) -> None:
+    url = "redis+sentinel://me:p%40ss@a:1,b:2/index/3?sentinel_user=s&sentinel_password=t"
+    known = env(tmp_path, KVCM_REDIS_URL=url)
+    settings = celery_settings(known)
+    assert settings["broker_url"] == "sentinel://me:p%40ss@a:1/3;sentinel://me:p%40ss@b:2/3"
+    assert settings["broker_transport_options"]["master_name"] == "index"
+    assert settings["broker_transport_options"]["sentinel_kwargs"]["password"] == "t"
+    (host,) = channel_layers(known)["default"]["CONFIG"]["hosts"]
+    assert (host["sentinels"], host["master_name"], host["db"]) == ([("a", 1), ("b", 2)], "index", 3)
+    assert (host["username"], host["password"]) == ("me", "p@ss")
+
+
+def test_tls_with_an_authority_for_queues_and_channels(tmp_path: Path) -> None:
+    known = env(tmp_path, KVCM_REDIS_URL="rediss://h:7?ca=/etc/ca.pem")
+    broker = "rediss://h:7/0?ssl_cert_reqs=CERT_REQUIRED&ssl_ca_certs=%2Fetc%2Fca.pem"
+    assert celery_settings(known)["broker_url"] == broker
+    (host,) = channel_layers(known)["default"]["CONFIG"]["hosts"]
+    assert host == {"address": "rediss://h:7/0?ssl_cert_reqs=required&ssl_ca_certs=%2Fetc%2Fca.pem"}
+
+
 @pytest.mark.parametrize(
     ("variables", "reason"),
     [

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from _pytest.fixtures import FixtureFunctionDefinition
+
 import tests.data_plane.test_queries as queries
 import tests.data_plane.test_races as races
 import tests.data_plane.test_removal as removal
@@ -13,3 +15,5 @@ for module in (queries, races, removal, search_cache, writes):
     for name, test in vars(module).copy().items():
         if name.startswith("test_"):
             globals()[f"test_{subject}_{name.removeprefix('test_')}"] = test
+        elif isinstance(test, FixtureFunctionDefinition):
+            globals()[name] = test

@@ -109,7 +109,11 @@ async def test_a_slot_moves_key_by_key(plane, empty_cluster):
     names = owner.client.execute_command("CLUSTER", "GETKEYSINSLOT", slot, 100)
     assert len(names) > 4
     for name in sorted(names):
-        for call in (plane.finish(started, 2), plane.start([5001]), plane.service.trim_cache("model-a", 1, 0, 0)):
+        for call in (
+            plane.finish(started, 2),
+            plane.start([5001]),
+            plane.service.trim_cache("model-a", 1, 0, 0),
+        ):
             with pytest.raises(DomainError) as caught:
                 await call
             assert caught.value.code is Code.NOT_READY

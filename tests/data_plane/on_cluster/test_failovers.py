@@ -1,0 +1,172 @@
+"""Masters that die, hang, and are replaced by a replica."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Iterator
+
+import kombu
+import pytest
+import pytest_asyncio
+from channels_redis.core import RedisChannelLayer
+
+from kvcm_platform.core.errors import Code, DomainError
+from kvcm_platform.core.use_cases import Blocks
+from kvcm_platform.index import blocking, keyspace
+from kvcm_platform.settings.env import Env
+from kvcm_platform.settings.parts.queues import celery_settings, channel_layers
+from tests.support.data_plane import DataPlane, data_plane, group, instance, storage
+from tests.support.valkey_cluster import (
+    Node,
+    ValkeyCluster,
+    Watched,
+    valkey_cluster,
+    watched_by_sentinels,
+)
+
+BASE = keyspace.instance(0xABC, 0)
+KEYS = list(range(1, 201))
+REFUSED_WITHIN = 1.0
+"""The rule is 200 ms without a connection and 300 ms for a read; the rest is for a busy machine."""
+
+
+@pytest.fixture(scope="module")
+def replicated() -> Iterator[ValkeyCluster]:
+    with valkey_cluster(3, 3) as cluster:
+        yield cluster
+
+
+async def until_served(plane: DataPlane, seconds: float = 15.0) -> int:
+    """Asks until it is answered; every refusal is NOT_READY and quick. Returns the number of refusals."""
+    refusals, deadline = 0, time.monotonic() + seconds
+    while True:
+        begun = time.monotonic()
+        try:
+            await plane.match(KEYS)
+            return refusals
+        except DomainError as error:
+            assert error.code is Code.NOT_READY
+            assert time.monotonic() - begun < REFUSED_WITHIN
+            refusals += 1
+        assert time.monotonic() < deadline
+        await asyncio.sleep(0.02)
+
+
+@pytest_asyncio.fixture
+async def planes(replicated: ValkeyCluster, tmp_path) -> AsyncIterator[tuple[DataPlane, DataPlane]]:
+    """Two processes; the replicas have what was written before the test goes on."""
+    replicated.heal()
+    replicated.flush()
+    client = replicated.client()
+    entries = (storage(tmp_path), group(), instance())
+    async with (
+        data_plane(replicated.url, client, *entries) as plane,
+        data_plane(replicated.url, client) as other,
+    ):
+        await plane.write(KEYS)
+        for one in (plane, other):
+            assert len(await one.match(KEYS)) == len(KEYS)
+        replicated.owner(BASE).client.execute_command("WAIT", 1, 3000)
+        yield plane, other
+
+
+async def test_a_master_dies_and_its_replica_takes_over(planes, replicated):
+    plane, other = planes
+    generation = plane.index.connection.generation
+    owner = replicated.owner(BASE)
+    elsewhere = next(n for n in range(1000) if replicated.owner(keyspace.instance(n, 0)) is not owner)
+    owner.kill()
+    begun = time.monotonic()
+    with pytest.raises(DomainError) as caught:
+        await plane.start([4711])
+    assert caught.value.code is Code.NOT_READY
+    assert time.monotonic() - begun < REFUSED_WITHIN
+    assert await plane.index.connection.call("HGET", keyspace.instance(elsewhere, 0), "gen") is None
+    resets = [one.cache.counters.resets for one in planes]
+    assert await until_served(plane) > 0
+    await until_served(other)
+    assert plane.index.connection.generation > generation
+    assert other.index.connection.generation == plane.index.connection.generation
+    # What was remembered of the former life is gone.
+    assert [one.cache.counters.resets for one in planes] == [number + 1 for number in resets]
+    await plane.write([5001])
+    assert len(await other.match([5001])) == 1
+    assert not (await plane.recount()).has_drift
+
+
+async def test_a_master_hangs_and_its_replica_takes_over(planes, replicated):
+    """Nothing tells a hung server from a slow one but time: reads give up sooner than the connection."""
+    plane, _ = planes
+    owner = replicated.owner(BASE)
+    owner.stop()
+    try:
+        assert await until_served(plane) > 0
+        assert replicated.owner(BASE) is not owner
+    finally:
+        owner.cont()
+    await plane.write([5002])
+
+
+async def test_a_hung_server_refuses_in_time(empty_cluster, tmp_path):
+    client = empty_cluster.client()
+    async with data_plane(empty_cluster.url, client, storage(tmp_path), group(), instance()) as plane:
+        await plane.write(KEYS)
+        owner: Node = empty_cluster.owner(BASE)
+        owner.stop()
+        try:
+            for _ in range(3):
+                begun = time.monotonic()
+                with pytest.raises(DomainError):
+                    await plane.match([*KEYS, 777])
+                assert time.monotonic() - begun < REFUSED_WITHIN
+            begun = time.monotonic()
+            with pytest.raises(DomainError):  # the silence is known by now: nothing more is sent
+                await plane.service.remove_cache("model-a", Blocks([1], ()), None)
+            assert time.monotonic() - begun < REFUSED_WITHIN
+        finally:
+            owner.cont()
+        assert await until_served(plane) >= 0
+
+
+@pytest.fixture(scope="module")
+def watched() -> Iterator[Watched]:
+    with watched_by_sentinels() as built:
+        yield built
+
+
+async def test_queues_and_channels_behind_sentinels(watched, tmp_path):
+    """Celery's broker and the channel layer find the master by the same URL."""
+    known = Env({"KVCM_DATA_DIR": str(tmp_path), "KVCM_REDIS_URL": watched.url})
+    queues = celery_settings(known)
+    options = queues["broker_transport_options"]
+    with (
+        kombu.Connection(queues["broker_url"], transport_options=options) as broker,
+        broker.SimpleQueue("kvcm-test") as queue,
+    ):
+        queue.put("task")
+        message = queue.get(timeout=5)
+        assert message.payload == "task"
+        message.ack()
+    assert b"kvcm-test" in b" ".join(watched.master.client.keys("*kvcm-test*"))
+    layer = RedisChannelLayer(**channel_layers(known)["default"]["CONFIG"])
+    channel = await layer.new_channel()
+    await layer.group_add("group", channel)
+    await layer.group_send("group", {"type": "live.message"})
+    assert await layer.receive(channel) == {"type": "live.message"}
+    await layer.flush()
+
+
+async def test_sentinels_name_another_master(watched, tmp_path):
+    client = blocking.client(watched.url)
+    async with data_plane(watched.url, client, storage(tmp_path), group(), instance()) as plane:
+        await plane.write(KEYS)
+        generation = plane.index.connection.generation
+        assert watched.master.client.execute_command("WAIT", 1, 3000) == 1
+        watched.master.kill()
+        assert await until_served(plane, 30) > 0
+        assert plane.index.connection.generation > generation
+        assert len(await plane.match(KEYS)) == len(KEYS)
+        await plane.write([5001])
+        assert watched.replica.client.hlen(keyspace.blocks(BASE)) == len(KEYS) + 1
+        assert client.hlen(keyspace.blocks(BASE)) == len(KEYS) + 1
