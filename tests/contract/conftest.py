@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator
 import pytest_asyncio
 
 from kvcm_platform.index import registry
+from kvcm_platform.index.connecting import connection_to
 from kvcm_platform.index.connection import Connection
 from kvcm_platform.index.meta_index.interface import MetaIndex
 from tests.support.meta_index import BACKENDS, Bench
@@ -15,7 +16,7 @@ async def redis_connection(empty_valkey) -> AsyncIterator[Connection]:
     client = empty_valkey.client()
     registry.ensure_functions(client)
     client.close()
-    connection = Connection(empty_valkey.url)
+    connection = connection_to(empty_valkey.url)
     await connection.connect()
     yield connection
     await connection.close()

@@ -29,7 +29,8 @@ from tests.support.valkey_cluster import valkey_cluster
         ("unix:///run/a%20b.sock?db=2", "single", (), {"path": "/run/a b.sock", "database": 2}),
         ("redis+cluster://a:1,b:2,c", "cluster", (("a", 1), ("b", 2), ("c", 6379)), {}),
         ("rediss+cluster://a:1", "cluster", (("a", 1),), {"is_tls": True}),
-        ("redis+sentinel://a,b:2/m/4", "sentinel", (("a", 26379), ("b", 2)), {"master_name": "m", "database": 4}),
+        ("redis+sentinel://a,b:2/m/4", "sentinel", (("a", 26379), ("b", 2)), {"master_name": "m"}),
+        ("redis+sentinel://a/m/4", "sentinel", (("a", 26379),), {"database": 4}),
     ],
 )  # fmt: skip
 def test_kinds_of_url(url, kind, hosts, rest):

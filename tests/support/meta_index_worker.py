@@ -12,7 +12,7 @@ import struct
 import sys
 
 from kvcm_platform.core.registry import CachePolicy, MetaIndexerSettings
-from kvcm_platform.index.connection import Connection
+from kvcm_platform.index.connecting import connection_to
 from kvcm_platform.index.meta_index.factory import open_meta_index
 from kvcm_platform.index.meta_index.interface import Put
 
@@ -24,7 +24,7 @@ def counter(_: int, record: bytes | None) -> Put:
 
 
 async def increment(url: str, uri: str, seed: int) -> None:
-    connection = Connection(url)
+    connection = connection_to(url)
     await connection.connect()
     settings = MetaIndexerSettings(storage_type="redis", storage_uri=uri, **SETTINGS)
     index = await open_meta_index(settings, "test", commands=connection)
