@@ -12,13 +12,20 @@ from typing import Any, cast
 
 import redis
 import redis.asyncio
+from redis.asyncio.retry import Retry as AsyncRetry
 from redis.asyncio.sentinel import Sentinel as AsyncSentinel
+from redis.backoff import ConstantBackoff, NoBackoff
 from redis.cluster import ClusterNode
 from redis.exceptions import RedisClusterException
+from redis.retry import Retry
 from redis.sentinel import Sentinel
 
 from . import address
 from .address import Address, Credentials
+
+_FAILOVER = Retry(ConstantBackoff(0.02), 3)
+_ASYNC_FAILOVER = AsyncRetry(ConstantBackoff(0.02), 3)
+"""Attempts at a Cluster's node, between which the map of slots is read anew."""
 
 
 class _Cluster(redis.RedisCluster):
@@ -39,15 +46,13 @@ class _Cluster(redis.RedisCluster):
 class _AsyncCluster(redis.asyncio.RedisCluster):
     """The same for asyncio, where nothing is sent before the first command."""
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        learn = self.nodes_manager.initialize
+    async def initialize(self, *args: Any, **kwargs: Any) -> Any:
+        with _outage():
+            return await super().initialize(*args, **kwargs)
 
-        async def initialize(*args: Any, **kwargs: Any) -> None:
-            with _outage():
-                await learn(*args, **kwargs)
-
-        self.nodes_manager.initialize = initialize
+    async def execute_command(self, *args: Any, **kwargs: Any) -> Any:
+        with _outage():
+            return await super().execute_command(*args, **kwargs)
 
 
 @contextmanager
@@ -63,12 +68,13 @@ def client(
 ) -> redis.Redis:
     """A thread-safe client. Raises address.BadAddress, and redis.RedisError for a Cluster out of reach."""
     where = address.parse(url)
-    options |= {"socket_connect_timeout": connect_seconds, "socket_timeout": answer_seconds}
-    options |= _login(where.credentials)
+    options |= _waits(connect_seconds, answer_seconds) | _login(where.credentials)
     match where.kind:
         case "cluster":
             nodes = [ClusterNode(host, port) for host, port in where.hosts]
-            return cast(redis.Redis, _Cluster(startup_nodes=nodes, **options, **_tls(where)))
+            return cast(
+                redis.Redis, _Cluster(startup_nodes=nodes, **options | _tls(where) | {"retry": _FAILOVER})
+            )
         case "sentinel":
             sentinels = Sentinel(where.hosts, sentinel_kwargs=_sentinel(where, connect_seconds))
             master = sentinels.master_for(where.master_name, db=where.database, **options, **_tls(where))
@@ -81,18 +87,21 @@ def async_client(
 ) -> redis.asyncio.Redis:
     """The same for asyncio; needs no server to be there yet."""
     where = address.parse(url)
-    options = {"socket_connect_timeout": connect_seconds, "socket_timeout": answer_seconds}
-    options |= _login(where.credentials)
+    options = _waits(connect_seconds, answer_seconds) | _login(where.credentials)
     match where.kind:
         case "cluster":
             nodes = [redis.asyncio.cluster.ClusterNode(host, port) for host, port in where.hosts]
-            cluster = _AsyncCluster(startup_nodes=nodes, **options, **_tls(where))
+            cluster = _AsyncCluster(startup_nodes=nodes, **options | _tls(where) | {"retry": _ASYNC_FAILOVER})
             return cast(redis.asyncio.Redis, cluster)
         case "sentinel":
-            sentinels = AsyncSentinel(where.hosts, sentinel_kwargs=_sentinel(where, connect_seconds))
+            sentinels = AsyncSentinel(
+                where.hosts,
+                sentinel_kwargs=_sentinel(where, connect_seconds) | {"retry": AsyncRetry(NoBackoff(), 0)},
+            )
+            options |= {"retry": AsyncRetry(NoBackoff(), 0)}
             master = sentinels.master_for(where.master_name, db=where.database, **options, **_tls(where))
             return cast(redis.asyncio.Redis, master)
-    return redis.asyncio.Redis(**_server(where), **options)
+    return redis.asyncio.Redis(**_server(where), **options | {"retry": AsyncRetry(NoBackoff(), 0)})
 
 
 def masters(any_client: redis.Redis) -> list[redis.Redis]:
@@ -100,6 +109,15 @@ def masters(any_client: redis.Redis) -> list[redis.Redis]:
     if not isinstance(any_client, redis.RedisCluster):
         return [any_client]
     return [any_client.get_redis_connection(node) for node in any_client.get_primaries()]
+
+
+def _waits(connect_seconds: float, answer_seconds: float) -> dict[str, Any]:
+    """Callers have their own ways to wait for a server: the client fails at once."""
+    return {
+        "socket_connect_timeout": connect_seconds,
+        "socket_timeout": answer_seconds,
+        "retry": Retry(NoBackoff(), 0),
+    }
 
 
 def _login(credentials: Credentials) -> dict[str, Any]:
@@ -123,8 +141,7 @@ def _server(where: Address) -> dict[str, Any]:
 
 def _sentinel(where: Address, seconds: float) -> dict[str, Any]:
     return {
-        "socket_connect_timeout": seconds,
-        "socket_timeout": seconds,
+        **_waits(seconds, seconds),
         **_login(where.sentinel_credentials),
         **_tls(where),
     }

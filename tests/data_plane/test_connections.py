@@ -168,6 +168,24 @@ async def test_two_versions_of_the_functions_side_by_side(empty_valkey, monkeypa
     await new.close()
 
 
+@pytest.mark.parametrize(
+    "url",
+    [
+        "unix:///nowhere.sock",
+        "redis://127.0.0.1:1",
+        "redis+sentinel://127.0.0.1:1/m",
+        "redis+cluster://127.0.0.1:1",
+    ],
+)
+async def test_clients_give_up_at_once_where_nobody_is(url):
+    """Callers wait in their own ways: a client's hidden retries would hold up their threads."""
+    async with asyncio.timeout(0.5):
+        with pytest.raises(redis.RedisError):
+            blocking.client(url).get("x")
+        with pytest.raises(redis.RedisError):
+            await blocking.async_client(url).get("x")
+
+
 def test_blocking_clients_of_a_cluster():
     with valkey_cluster() as cluster:
         client = blocking.client(cluster.url)
