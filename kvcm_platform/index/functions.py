@@ -38,6 +38,11 @@ def name(function: str) -> str:
     return f"{function}_{version()}"
 
 
+def plain(called: str) -> str:
+    """The name that `index/lua` registers, of a name with or without the version."""
+    return called.removesuffix(f"_{version()}")
+
+
 @cache
 def source() -> str:
     """The files of `index/lua` joined in name order behind what names the library."""

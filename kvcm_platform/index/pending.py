@@ -71,7 +71,7 @@ class RedisPending:
         try:
             _, (local, _) = await connection.pipeline(
                 [
-                    ("SET", keyspace.durable(base), connection.now_ms()),
+                    ("HSET", keyspace.durable(base), "at", connection.now_ms()),
                     ("WAITAOF", 1, 0, DURABLE_MS),
                 ],
                 timeout=DURABLE_MS / 1000 + 2,

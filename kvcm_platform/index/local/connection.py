@@ -50,7 +50,7 @@ class LocalConnection(Connection):
         """Commands of one kind of place each time: all here or all in Redis."""
         if not commands or is_local(commands[0]):
             return [await self._execute(command) for command in commands]
-        return await self.remote.pipeline(commands, timeout=timeout)
+        return await self.remote.pipeline(commands, timeout=timeout, at=at)
 
     async def _execute(self, command: Sequence[Any]) -> Any:
         try:

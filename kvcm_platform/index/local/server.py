@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from kvcm_platform.index import keyspace
+from kvcm_platform.index import functions, keyspace
 from kvcm_platform.index.embedded.byte_store import ByteStore
 
 from . import groups, permits, removal, sessions, storages
@@ -53,9 +53,7 @@ GENERATION = b"generation"
 
 _KEYLESS = frozenset({"TIME", "WAITAOF"})
 _TAGS_OF_REDIS = ("{kvcm}", "{mi:")
-_OWN = frozenset(
-    {keyspace.LEAVING, keyspace.LEAVING_SINCE, keyspace.TRIMS, keyspace.TRIM_CURSORS, keyspace.DURABLE}
-)
+_OWN = frozenset({keyspace.LEAVING, keyspace.LEAVING_SINCE, keyspace.TRIMS, keyspace.TRIM_CURSORS})
 _LEASES = keyspace.TRIMS + ":"
 LEASE_FUNCTIONS = frozenset({"kvcm_lease_keep", "kvcm_lease_drop"})
 
@@ -99,12 +97,13 @@ class LocalServer:
             return [b"%d" % (self.now_ms() // 1000), b"%d" % (self.now_ms() % 1000 * 1000)]
         if name == "SET":
             return self._take_lease(*args)
-        if name == "FCALL" and command[1] in LEASE_FUNCTIONS:
-            return self._use_lease(command[1], args[2].decode(), args[3:])
+        function = functions.plain(command[1]) if name == "FCALL" else ""
+        if function in LEASE_FUNCTIONS:
+            return self._use_lease(function, args[2].decode(), args[3:])
         tx = Transaction(self.keys)
-        if name == "FCALL":
+        if function:
             call = Call(tx, args[2].decode(), self.now_ms())
-            reply = FUNCTIONS[command[1]](call, args[3:])
+            reply = FUNCTIONS[function](call, args[3:])
         else:
             reply = COMMANDS[name](self.keys, tx, args)
         tx.commit()
