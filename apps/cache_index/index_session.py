@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from kvcm_platform.core.registry import InstanceEntry, Registry
 from kvcm_platform.index import keyspace, leaving
 from kvcm_platform.index.connecting import connection_to
+from kvcm_platform.index.placed import PlacedConnection
 from kvcm_platform.index.redis_index import RedisIndex
 from kvcm_platform.index.registry_mirror import RegistryMirror
 
@@ -29,10 +30,11 @@ class IndexSession:
 @asynccontextmanager
 async def index_session(redis_url: str) -> AsyncIterator[IndexSession]:
     """Connects, reads the registry, and at the end pushes what was changed. Raises redis.RedisError."""
-    connection = connection_to(redis_url)
+    platform = connection_to(redis_url)
+    mirror = RegistryMirror(platform, redis_url)
+    connection = PlacedConnection(platform, lambda: mirror.places, connection_to)
     try:
         await connection.connect()
-        mirror = RegistryMirror(connection)
         await mirror.refresh()
         gone = leaving.decode(await connection.call("HGETALL", keyspace.LEAVING))
         index = RedisIndex(connection)

@@ -14,7 +14,7 @@ from django.db import DatabaseError, close_old_connections
 from django.utils import timezone
 
 from apps.common.queue import DUTIES_TASK, enqueue
-from apps.common.redis_client import index_client
+from apps.common.redis_client import blocks_client, figures_client, index_client
 from apps.control.leader import Leader
 from apps.control.services.purge import purge
 from apps.control.services.reconcile import reconcile
@@ -84,7 +84,7 @@ class Duties:
         reconcile(client=index_client())
         if self._leader.is_leader:
             heartbeat.forget_lost(index_client())
-            purge(client=index_client(), now=timezone.now())
+            purge(client=blocks_client(), now=timezone.now())
 
     def _beat(self) -> None:
         detail = {"is_leader": self._leader.is_leader, "fence": self._leader.fence}
@@ -98,7 +98,7 @@ class Duties:
         version = index_registry.read_version(client)
         if version is not None and version != self._registry.version:
             self._registry = index_registry.read(client)
-        if index_duties.anything_due(client, self._registry):
+        if index_duties.anything_due(figures_client(), self._registry):
             _send_duties(client)
 
     def _follow_wake(self) -> None:

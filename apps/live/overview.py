@@ -16,7 +16,7 @@ from typing import Any
 
 import redis
 
-from apps.common.redis_client import index_client
+from apps.common.redis_client import figures_client
 from kvcm_platform.core.registry import Registry
 from kvcm_platform.index import keyspace, stats
 from kvcm_platform.index import registry as index_registry
@@ -178,4 +178,4 @@ _EMPTY: Picture = {
 @lru_cache(maxsize=1)
 def overview() -> Overview:
     """This process's overview."""
-    return Overview(index_client())
+    return Overview(figures_client())

@@ -13,7 +13,7 @@ from django.utils import timezone
 
 from apps.audit.services import audit_record
 from apps.common.actor import Actor
-from apps.common.redis_client import index_client
+from apps.common.redis_client import blocks_client
 from apps.common.services import Removed, number_next, registry_publish_on_commit
 from apps.storages.models import MAX_NUMBER, Storage, StorageCandidate, StorageHealthChange
 from apps.storages.selectors import groups_naming, storage_get
@@ -203,7 +203,7 @@ def _require_free(name: str) -> None:
 
 def _require_empty(storage: Storage, hint: str) -> None:
     try:
-        usage = usage_by_storage(index_client()).get(storage.number)
+        usage = usage_by_storage(blocks_client()).get(storage.number)
     except redis.RedisError as error:
         raise DomainError(
             Code.NOT_READY, f"cannot tell whether blocks lie on {storage.name}: {error}"

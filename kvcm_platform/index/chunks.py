@@ -86,6 +86,11 @@ class InstanceChunks:
     )
     refreshing: asyncio.Task[None] | None = None
 
+    @property
+    def base(self) -> str:
+        """A key that lies where all shards of the instance do."""
+        return self.streams[0].base
+
     def reading(self) -> int:
         """A mark to be given to `keep` with what is read from now on.
 

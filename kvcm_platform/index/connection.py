@@ -9,9 +9,10 @@ give every call a deadline.
 
 from __future__ import annotations
 
+import asyncio
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from typing import Any, Protocol
 
 from .wire import CALL_SECONDS, OUTAGE_SECONDS, READ_SECONDS, IndexUnavailable, StaleGeneration
@@ -58,6 +59,14 @@ class Connection(ABC):
         """
         return round(time.monotonic() * 1000 + self._clock_offset_ms)
 
+    def server_of(self, key: str) -> Connection:
+        """The connection to whatever holds a key: what fails there fails for nothing else."""
+        return self
+
+    def generation_of(self, key: str) -> int:
+        """The life of the server that holds a key."""
+        return self.generation
+
     @abstractmethod
     async def learn_clock(self) -> None:
         """Reads the clock anew; once a second is enough."""
@@ -85,3 +94,10 @@ class Connection(ABC):
         With `at` all go, in order, to the server that holds this key, on one connection: for commands
         that name no key and speak of what came before them.
         """
+
+
+async def each_to_its_end(works: Sequence[Coroutine[Any, Any, None]]) -> None:
+    """Carries all out, side by side; raises the first error only when every one has ended."""
+    for result in await asyncio.gather(*works, return_exceptions=True):
+        if isinstance(result, BaseException):
+            raise result

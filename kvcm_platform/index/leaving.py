@@ -56,9 +56,10 @@ async def clear(index: RedisIndex, entry: InstanceEntry, delay_ms: int, seconds:
     for shard in shards:
         await connection.call("DEL", *keyspace.all_of_instance(shard.base))
         # An empty vector with a later sequence takes whatever the group still counts for the shard away.
-        ended = {b"gen": b"%d" % index.connection.generation, b"seq": b"%d" % (1 << 52)}
+        ended = {b"gen": b"%d" % connection.generation_of(shard.base), b"seq": b"%d" % (1 << 52)}
         await connection.call(*push_command(shard, ended, {}))
     await connection.call("HDEL", keyspace.LEAVING, entry.number)
+    await connection.call("HDEL", keyspace.PLACED, f"i:{entry.number}")
     await connection.call("HDEL", keyspace.LEAVING_SINCE, entry.number)
     return True
 

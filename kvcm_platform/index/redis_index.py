@@ -77,7 +77,8 @@ class RedisIndex:
         """A state-changing function, the generation in front; repeated once when that has moved on."""
         for _ in range(2):
             try:
-                return await self.connection.call("FCALL", name, 1, base, self.connection.generation, *args)
+                generation = self.connection.generation_of(base)
+                return await self.connection.call("FCALL", name, 1, base, generation, *args)
             except StaleGeneration:
                 continue
         raise IndexUnavailable("the server's generation keeps changing")

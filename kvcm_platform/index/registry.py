@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import redis
+import structlog
 
 from kvcm_platform.core.registry import (
     Entry,
@@ -26,6 +27,9 @@ from kvcm_platform.core.registry import (
 from kvcm_platform.core.types import WIRE_STORAGE_TYPE
 
 from . import blocking, functions, keyspace
+from .placed import Places, own_url, place_commands
+
+log = structlog.get_logger(__name__)
 
 KIND = {StorageEntry: "storage", GroupEntry: "group", InstanceEntry: "instance"}
 _FROM_DICT: dict[str, Callable[[Mapping[str, Any]], Entry]] = {
@@ -78,6 +82,25 @@ def limits_command(group: GroupEntry, version: int) -> tuple[str | int, ...]:
     return ("FCALL", functions.name("kvcm_limits"), 1, base, version, group.quota.capacity_bytes, *pairs)
 
 
+def set_limits(client: redis.Redis, groups: Iterable[GroupEntry], version: int) -> None:
+    """Sets limits where each group's index lies.
+
+    A group's own Redis that does not answer is left for `reconcile`: until then the group cannot be
+    written to, and all others are none the worse.
+    """
+    for group in groups:
+        url = own_url(group.meta_indexer)
+        if not url:
+            client.execute_command(*limits_command(group, version))
+            continue
+        try:
+            with blocking.client(url) as own:
+                ensure_functions(own)
+                own.execute_command(*limits_command(group, version))
+        except redis.RedisError as error:
+            log.warning("limits not set on the group's own Redis", group=group.name, reason=str(error))
+
+
 def publish(
     client: redis.Redis,
     *,
@@ -100,9 +123,9 @@ def publish(
     for kind, name in removed:
         pairs += [field_of(kind, name), ""]
     ensure_functions(client)
-    for entry in changed:
-        if isinstance(entry, GroupEntry):
-            client.execute_command(*limits_command(entry, version))
+    for command in place_commands(changed, Places.of(client.hgetall(keyspace.PLACED))):
+        client.execute_command(*command)
+    set_limits(client, [entry for entry in changed if isinstance(entry, GroupEntry)], version)
     client.fcall(functions.name("kvcm_publish"), 1, keyspace.REGISTRY, version, *pairs)
 
 

@@ -10,6 +10,7 @@ from kvcm_platform.core.registry import InstanceEntry, Registry
 
 from . import keyspace, registry
 from .connection import Connection
+from .placed import Places
 
 POLL_SECONDS = 0.1
 LOG_BATCH = 200
@@ -18,14 +19,17 @@ LOG_BATCH = 200
 class RegistryMirror:
     """`core.ports.RegistrySource`. `refresh` applies what changed; a lost log position reloads all."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: Connection, own_url: str = "") -> None:
+        """`own_url`: the platform's Redis, which groups may name as well as any other."""
         self._connection = connection
+        self._own_url = own_url
         self._position = b"0-0"
         self._connects = -1
         self._lock = asyncio.Lock()
         self._next: asyncio.Task[None] | None = None
         """The refresh that has not begun to read."""
         self.current = Registry()
+        self.places = Places()
 
     async def instance(self, instance_id: str) -> InstanceEntry | None:
         """Reads the registry before it says that an instance does not exist."""
@@ -67,6 +71,7 @@ class RegistryMirror:
         connects = self._connection.connects
         newest = await self._connection.call("XREVRANGE", keyspace.REGISTRY_LOG, "+", "-", "COUNT", 1)
         fields = await self._connection.call("HGETALL", keyspace.REGISTRY)
+        await self._learn_places()
         self.current = registry.assemble(dict(zip(fields[::2], fields[1::2], strict=True)))
         self._position = newest[0][0] if newest else b"0-0"
         self._connects = max(connects, self._connects)
@@ -83,10 +88,16 @@ class RegistryMirror:
             return False
         changed = list(dict.fromkeys(dict(zip(f[::2], f[1::2], strict=True))[b"f"] for _, f in entries))
         values = await self._connection.call("HMGET", keyspace.REGISTRY, *changed)
+        await self._learn_places()
         for field, value in zip(changed, values, strict=True):
             self.current = registry.apply(self.current, field, value)
         self._position = entries[-1][0]
         return True
+
+    async def _learn_places(self) -> None:
+        """Before an entry is known here, so is the server that it lies on."""
+        flat = await self._connection.call("HGETALL", keyspace.PLACED)
+        self.places = Places.of(dict(zip(flat[::2], flat[1::2], strict=True)), self._own_url)
 
 
 def _seen(task: asyncio.Task[None]) -> None:

@@ -28,7 +28,7 @@ from kvcm_platform.core.registry import InstanceEntry
 
 from . import keyspace
 from .chunks import CacheCounters, Chunk, InstanceChunks, StreamPosition
-from .connection import READ_SECONDS, Connection, IndexUnavailable
+from .connection import READ_SECONDS, Connection, IndexUnavailable, each_to_its_end
 from .records import is_single, served
 from .redis_index import FIRST_CHUNK, LARGEST_CHUNK, RedisIndex, guarded
 from .shards import shards_of
@@ -220,7 +220,7 @@ class SearchCache:
         serving: Serving,
     ) -> None:
         """Keeps a chunk, unless a change of the served storages or a new generation overtook its reading."""
-        if cache.serving is not serving or cache.generation != self._connection.generation:
+        if cache.serving is not serving or cache.generation != self._connection.generation_of(cache.base):
             return
         cache.keep(name, wires, records, mark)
         while self.counters.bytes > self._max_bytes:
@@ -241,7 +241,7 @@ class SearchCache:
         else:
             self._instances.move_to_end(instance.number)
         cache.max_bytes = capacity_bytes
-        if cache.generation != self._connection.generation:
+        if cache.generation != self._connection.generation_of(cache.base):
             self._begin_life(cache)
         if cache.serving is not serving:
             cache.serve_only(serving)
@@ -250,7 +250,7 @@ class SearchCache:
 
     def _begin_life(self, cache: InstanceChunks) -> None:
         cache.reset()
-        cache.generation = self._connection.generation
+        cache.generation = self._connection.generation_of(cache.base)
 
     # The stream
 
@@ -272,11 +272,13 @@ class SearchCache:
             cache.distrusted_at = time.monotonic()
 
     async def refresh_active(self) -> None:
-        """Confirms all instances in use, in one pipeline."""
+        """Confirms all instances in use, in one pipeline a server; none waits for one that is away."""
         now = time.monotonic()
         active = [part for part in self._instances.values() if now - part.used_at < ACTIVE_SECONDS]
-        if active:
-            await self._refresh(active)
+        by_server: dict[Connection, list[InstanceChunks]] = {}
+        for part in active:
+            by_server.setdefault(self._connection.server_of(part.base), []).append(part)
+        await each_to_its_end([self._refresh(parts) for parts in by_server.values()])
 
     async def _refresh(self, caches: Sequence[InstanceChunks]) -> None:
         asked_at = time.monotonic()
@@ -291,7 +293,7 @@ class SearchCache:
             answers = [(next(replies), int(next(replies) or 0)) for _ in cache.streams]
             if [(stream.epoch, stream.entry) for stream in cache.streams] != before:
                 continue  # another confirmation was faster; this one says nothing new
-            if cache.generation != self._connection.generation:
+            if cache.generation != self._connection.generation_of(cache.base):
                 # The answer is that of another life, whose stream says nothing about what is kept here.
                 self._begin_life(cache)
                 continue

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import msgpack
+from redis.exceptions import RedisError
 
 from . import keyspace
 from .connection import Commands
@@ -61,12 +62,18 @@ class UsagePusher:
         self._dirty.add(shard)
 
     async def flush(self) -> None:
-        """Pushes all marked shards; one whose push fails stays marked."""
+        """Pushes all marked shards; one whose push fails stays marked, and the others are pushed first."""
         dirty, self._dirty = self._dirty, set()
+        failure: BaseException | None = None
         while dirty:
             shard = dirty.pop()
             try:
                 await push(self._connection, shard)
+            except RedisError as error:
+                self._dirty.add(shard)
+                failure = error
             except BaseException:
                 self._dirty |= dirty | {shard}
                 raise
+        if failure is not None:
+            raise failure

@@ -18,6 +18,7 @@ from kvcm_platform.core.use_cases import Limits
 from kvcm_platform.index.connecting import connection_to
 from kvcm_platform.index.facts import FactsBuffer
 from kvcm_platform.index.permits import RedisPermits
+from kvcm_platform.index.placed import PlacedConnection
 from kvcm_platform.index.records import WireRecords
 from kvcm_platform.index.redis_index import RedisIndex
 from kvcm_platform.index.registry_mirror import RegistryMirror
@@ -52,9 +53,10 @@ class Process:
         self._env = env
         self._tls = ServerTls.of(env)
         self._limits = DoorLimits.of(env)
-        self.connection = connection_to(env.redis_url)
+        platform = connection_to(env.redis_url)
+        self.mirror = RegistryMirror(platform, env.redis_url)
+        self.connection = PlacedConnection(platform, lambda: self.mirror.places, connection_to)
         self.index = RedisIndex(self.connection)
-        self.mirror = RegistryMirror(self.connection)
         self.facts = FactsBuffer(f"metadata:{env.node_id}:{os.getpid()}")
         faults = Faults(self.connection) if env["KVCM_DEBUG_SERVICE"] else None
         self.control = ControlLink(

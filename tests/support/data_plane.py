@@ -39,6 +39,7 @@ from kvcm_platform.index.connection import Connection
 from kvcm_platform.index.facts import FactsBuffer
 from kvcm_platform.index.local.connection import LocalConnection
 from kvcm_platform.index.permits import RedisPermits
+from kvcm_platform.index.placed import PlacedConnection
 from kvcm_platform.index.records import WireRecords
 from kvcm_platform.index.recount import GroupCount, recount_group
 from kvcm_platform.index.redis_index import RedisIndex
@@ -217,15 +218,16 @@ async def data_plane(
     is_strict: bool = True,
 ) -> AsyncIterator[DataPlane]:
     """Connects a stack; entries are published first, by default one of each kind."""
-    connection: Connection = connection_to(url)
+    platform = connection_to(url)
+    mirror = RegistryMirror(platform, url)
+    connection: Connection = PlacedConnection(platform, lambda: mirror.places, connection_to)
     if isinstance(client, LocalClient):
-        connection = LocalConnection(client.server, connection)
+        connection = LocalConnection(client.server, platform)
     registry.ensure_functions(client)
     if entries:
         registry.publish(client, version=1, changed=entries)
     await connection.connect()
     index = RedisIndex(connection)
-    mirror = RegistryMirror(connection)
     await mirror.refresh()
     facts = FactsBuffer("test")
     cache = SearchCache(index, cache_bytes, is_strict=is_strict)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import asdict
 
 from apps.common.actor import Role
-from apps.common.redis_client import index_client
+from apps.common.redis_client import figures_client, index_client
 from apps.control.calls.call import Call, Rpc
 from apps.instances.selectors import group_details, group_list, instance_list
 from apps.storages.selectors import storage_entries
@@ -46,7 +46,7 @@ def _of_storages(storages: list[StorageEntry]) -> Iterator[pb.MetricsData]:
 
 
 def _of_groups(groups: list[GroupEntry]) -> Iterator[pb.MetricsData]:
-    usages = group_usages(index_client(), [group.number for group in groups])
+    usages = group_usages(figures_client(), [group.number for group in groups])
     totals = admissions(index_client(), [group.name for group in groups])
     for group in groups:
         used = usages[group.number].used_bytes + usages[group.number].reserved_bytes
@@ -59,7 +59,7 @@ def _of_groups(groups: list[GroupEntry]) -> Iterator[pb.MetricsData]:
 
 
 def _of_instances(instances: list[InstanceEntry]) -> Iterator[pb.MetricsData]:
-    client = index_client()
+    client = figures_client()
     usages = instance_usages(client, instances)
     traffic = counters(client, [instance.instance_id for instance in instances])
     for instance in instances:

@@ -79,6 +79,7 @@ def _is_purged(
     if is_gone and removal.kind == "instance":
         client.eval(_FOLD, 1, keyspace.COUNTERS, removal.name, *COUNTER_NAMES)
     if is_gone and removal.kind == "group":
+        client.hdel(keyspace.PLACED, f"g:{removal.number}")
         client.hdel(keyspace.GROUP_COUNTERS, *(f"{removal.name}|{name}" for name in GROUP_COUNTER_NAMES))
     return True
 

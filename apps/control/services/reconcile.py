@@ -17,6 +17,7 @@ from apps.instances.services import removed_instances_hand_over
 from apps.storages.selectors import storage_entries
 from kvcm_platform.core.registry import Entry, InstanceEntry
 from kvcm_platform.index import registry as index_registry
+from kvcm_platform.index.placed import own_url
 
 log = structlog.get_logger(__name__)
 
@@ -35,6 +36,8 @@ def reconcile(*, client: redis.Redis) -> bool:
         _publish_all(client, published or 0)
         publications_settle(versions=missed)
     tokens_reconcile(client=client)
+    elsewhere = [group for group in group_entries() if own_url(group.meta_indexer)]
+    index_registry.set_limits(client, elsewhere, stored)
     # After the registry: the data of a removed instance goes only once nobody is sent to it.
     if not pending_publications(before=timezone.now()):
         removed_instances_hand_over(client=client)

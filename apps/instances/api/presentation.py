@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import redis
 import structlog
 
-from apps.common.redis_client import index_client
+from apps.common.redis_client import figures_client
 from apps.instances.api.traffic import traffic_by_group
 from apps.instances.models import Instance, InstanceGroup
 from apps.instances.selectors import GroupDetail, group_details, instance_ids_by_group
@@ -31,7 +31,7 @@ T = TypeVar("T")
 def _from_index(read: Callable[[redis.Redis], T]) -> T | None:
     """What the index says; None, shown as null, while it does not answer."""
     try:
-        return read(index_client())
+        return read(figures_client())
     except redis.RedisError as error:
         log.warning("figures are not shown: the index does not answer", error=str(error))
         return None

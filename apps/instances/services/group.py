@@ -16,10 +16,12 @@ from apps.instances.models import GroupQuota, InstanceGroup
 from apps.instances.selectors import GroupDetail, group_details, group_get
 from apps.storages.selectors import storage_names
 from apps.storages.services import candidates_set
-from kvcm_platform.core.errors import Code, DomainError
+from kvcm_platform.core.errors import Code, DomainError, invalid
 from kvcm_platform.core.validation.groups import GroupSettings, check_group, group_warnings
 from kvcm_platform.core.validation.values import INT64, check_object_name
 from kvcm_platform.core.validation.versions import next_version, require_version
+from kvcm_platform.index import address
+from kvcm_platform.index.placed import own_url
 
 log = structlog.get_logger(__name__)
 
@@ -38,6 +40,7 @@ def group_create(*, acting: Actor, name: str, settings: GroupSettings, version: 
     acting.require_group(name)
     check_object_name(name)
     settings = check_group(settings)
+    _check_place(settings)
     if InstanceGroup.objects.filter(name=name).exists():
         raise DomainError(Code.DUPLICATE, f"instance group {name} exists", field="name")
     row = InstanceGroup(name=name, number=number_next(kind="group", at_most=INT64), version=max(1, version))
@@ -61,6 +64,8 @@ def group_update(
     detail = group_details([row])[0]
     require_version(stored=row.version, given=expected_version)
     settings = check_group(change(detail.settings))
+    if own_url(settings.meta_indexer) != own_url(detail.settings.meta_indexer):
+        raise invalid("meta_indexer.storage_uri", "where the index of a group lies is fixed at its creation")
     row.version = next_version(stored=row.version, given=new_version)
     return _write(
         acting=acting, row=row, settings=settings, action="group.update", before=_state(detail.settings)
@@ -84,6 +89,15 @@ def group_remove(*, acting: Actor, name: str) -> None:
     candidates_set(group_name=name, storage_names=())
     audit_record(acting=acting, action="group.remove", kind="instance_group", name=name, before=before)
     registry_publish_on_commit(lambda _: [], removed=[Removed("group", name, row.number)])
+
+
+def _check_place(settings: GroupSettings) -> None:
+    try:
+        url = own_url(settings.meta_indexer)
+        if url:
+            address.parse(url)
+    except address.BadAddress as error:
+        raise invalid("meta_indexer.storage_uri", str(error)) from error
 
 
 def _locked(acting: Actor, name: str) -> InstanceGroup:

@@ -10,7 +10,7 @@ import redis
 import structlog
 
 from apps.common.actor import Actor
-from apps.common.redis_client import index_client
+from apps.common.redis_client import figures_client
 from apps.storages.models import Storage
 from apps.storages.selectors import groups_naming
 from apps.storages.usage import RecentUsage, UsageByNumber
@@ -58,7 +58,7 @@ def _shown(row: Storage, groups: list[str], usages: UsageByNumber | None) -> dic
 
 def _usages() -> UsageByNumber | None:
     try:
-        return _recent.get(index_client())
+        return _recent.get(figures_client())
     except redis.RedisError as error:
         log.warning("usage is not shown: the index does not answer", error=str(error))
         return None

@@ -20,9 +20,16 @@ from apps.instances.services import (
     instance_remove,
 )
 from kvcm_platform.core.errors import Code, DomainError
-from kvcm_platform.core.registry import LocationSpecGroup, ModelDeployment, Quota, ReclaimSettings
+from kvcm_platform.core.registry import (
+    LocationSpecGroup,
+    MetaIndexerSettings,
+    ModelDeployment,
+    Quota,
+    ReclaimSettings,
+)
 from kvcm_platform.core.types import StorageType
 from kvcm_platform.core.validation.instances import Registration
+from kvcm_platform.index import keyspace
 from kvcm_platform.index import registry as index_registry
 from tests.factories.actors import ADMIN
 from tests.factories.objects import group_settings, make_group, make_instance, registration
@@ -78,6 +85,26 @@ def test_refused_change_leaves_nothing_behind(index: redis.Redis) -> None:
     assert index.hgetall("{kvcm}:registry") == before
     assert InstanceGroup.objects.get().version == 1
     assert not AuditEntry.objects.filter(action="group.update").exists()
+
+
+def test_where_a_groups_index_lies_is_fixed_at_its_creation(index: redis.Redis) -> None:
+    def lying_at(url: str, kind: str = "redis") -> MetaIndexerSettings:
+        return MetaIndexerSettings(storage_type=kind, storage_uri=url)
+
+    wrong = group_settings(meta_indexer=lying_at("redis://a:1,b:2"))
+    assert refused(group_create, name="chat", settings=wrong) is Code.INVALID_ARGUMENT
+    far = lying_at(NOWHERE)
+    make_group(meta_indexer=far)  # a server that is away keeps nothing from being published
+    number = InstanceGroup.objects.get().number
+    assert index.hgetall(keyspace.PLACED) == {b"g:%d" % number: NOWHERE.encode()}
+
+    def change(to: MetaIndexerSettings):
+        return lambda stored: replace(stored, meta_indexer=to, quota=Quota(5))
+
+    for moved in (lying_at("redis://elsewhere"), lying_at("", "local"), lying_at(NOWHERE, "local")):
+        assert refused(group_update, name="chat", change=change(moved)) is Code.INVALID_ARGUMENT
+    kept = group_update(acting=ADMIN, name="chat", change=change(replace(far, max_key_count=9)))
+    assert kept.detail.settings.quota.capacity_bytes == 5
 
 
 def test_lost_updates_are_impossible() -> None:

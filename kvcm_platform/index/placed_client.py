@@ -1,0 +1,94 @@
+"""The blocking twin of `placed.PlacedConnection` for processes with Django: redis-py over several servers."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import redis
+import structlog
+
+from . import keyspace
+from .placed import Places
+
+log = structlog.get_logger(__name__)
+REMEMBER_SECONDS = 1.0
+_NOTHING: dict[str, Callable[[], Any]] = {"hgetall": dict, "zrangebyscore": list, "zcard": int, "hlen": int}
+"""What a pipelined command gives while a server is away: its figures are missing, not the page."""
+
+
+class PlacedClient:
+    """Commands about shards and groups go to the server that holds them, all others to the platform's own."""
+
+    def __init__(
+        self, main: redis.Redis, own_url: str, client_of: Callable[[str], redis.Redis], *, is_lenient: bool
+    ) -> None:
+        """`is_lenient`: a pipeline gives nothing, not an error, for what a group's own server should say."""
+        self.main = main
+        self.is_lenient = is_lenient
+        self._own_url = own_url
+        self._client_of = client_of
+        self._known: tuple[float, Places] = (0.0, Places())
+
+    def places(self) -> Places:
+        """As they were at most REMEMBER_SECONDS ago. Raises redis.RedisError."""
+        read_at, places = self._known
+        if not read_at or time.monotonic() - read_at > REMEMBER_SECONDS:
+            places = Places.of(self.main.hgetall(keyspace.PLACED), self._own_url)
+            self._known = (time.monotonic(), places)
+        return places
+
+    def of(self, key: str) -> redis.Redis:
+        url = self.places().url_of(key)
+        return self._client_of(url) if url else self.main
+
+    def eval(self, script: str, numkeys: int, *args: Any) -> Any:
+        return self.of(args[0]).eval(script, numkeys, *args)
+
+    def pipeline(self, transaction: bool = False) -> Any:
+        if not self.places().urls:
+            return self.main.pipeline(transaction=transaction)
+        return PlacedPipeline(self)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.main, name)
+
+
+class PlacedPipeline:
+    """Collects commands and sends each server's together; the replies come in the order of the commands."""
+
+    def __init__(self, client: PlacedClient) -> None:
+        self._client = client
+        self._commands: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = []
+
+    def __getattr__(self, name: str) -> Callable[..., PlacedPipeline]:
+        def collect(*args: Any, **options: Any) -> PlacedPipeline:
+            self._commands.append((name, args, options))
+            return self
+
+        return collect
+
+    def execute(self) -> list[Any]:
+        by_server: dict[redis.Redis, list[int]] = {}
+        for number, (_, args, _) in enumerate(self._commands):
+            by_server.setdefault(self._client.of(args[0]), []).append(number)
+        replies: list[Any] = [None] * len(self._commands)
+        for server, numbers in by_server.items():
+            for number, reply in zip(numbers, self._ask(server, numbers), strict=True):
+                replies[number] = reply
+        self._commands.clear()
+        return replies
+
+    def _ask(self, server: redis.Redis, numbers: list[int]) -> list[Any]:
+        try:
+            pipeline = server.pipeline(transaction=False)
+            for number in numbers:
+                name, args, options = self._commands[number]
+                getattr(pipeline, name)(*args, **options)
+            return list(pipeline.execute())
+        except redis.RedisError as error:
+            if server is self._client.main or not self._client.is_lenient:
+                raise
+            log.warning("a group's own Redis does not answer", reason=str(error))
+            return [_NOTHING[self._commands[number][0]]() for number in numbers]
