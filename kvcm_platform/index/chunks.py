@@ -166,6 +166,11 @@ class InstanceChunks:
         for stream in self.streams:
             stream.epoch, stream.entry = None, b"-"
 
+    def begin_life(self, generation: int) -> None:
+        """Empties it for another life of the server."""
+        self.reset()
+        self.generation = generation
+
     def _forget(self, name: bytes) -> None:
         chunk = self.chunks.pop(name)
         for run in chunk.runs:

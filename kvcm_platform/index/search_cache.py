@@ -13,12 +13,10 @@ another process finished is seen by the next call.
 
 from __future__ import annotations
 
-import asyncio
 import random
 import time
 from collections import OrderedDict
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
@@ -26,13 +24,12 @@ from kvcm_platform.core.placement import Serving
 from kvcm_platform.core.ports import Prefix, Record
 from kvcm_platform.core.registry import InstanceEntry
 
-from . import keyspace
 from .chunks import CacheCounters, Chunk, InstanceChunks, StreamPosition
-from .connection import READ_SECONDS, Connection, IndexUnavailable, each_to_its_end
+from .connection import Connection, each_to_its_end
+from .following import StreamFollower
 from .records import is_single, served
 from .redis_index import FIRST_CHUNK, LARGEST_CHUNK, RedisIndex, guarded
 from .shards import shards_of
-from .usage import as_dict
 
 CHUNK = 64
 """Blocks a chunk."""
@@ -45,8 +42,6 @@ CONFIRM_AFTER = 0.12
 MAX_AGE = 0.2
 """A removed location is handed out no longer than this."""
 ACTIVE_SECONDS = 5.0
-STREAM_BATCH = 1000
-MAX_CONFIRMS = 100
 
 
 class SearchCache:
@@ -60,6 +55,7 @@ class SearchCache:
         self._instances: OrderedDict[int, InstanceChunks] = OrderedDict()
         index.on_removal = self.distrust
         self.counters = CacheCounters()
+        self._streams = StreamFollower(self._connection)
 
     @guarded
     async def prefix(
@@ -83,10 +79,10 @@ class SearchCache:
         # A later Start may add specs to a block that is cached already: its reader must see them at once.
         is_strict = self._is_strict or bool(instance.location_spec_groups)
         for _ in range(3):
-            await self._confirm(cache, begun if is_strict else time.monotonic() - CONFIRM_AFTER)
+            await self._streams.confirm(cache, begun if is_strict else time.monotonic() - CONFIRM_AFTER)
             match, used = await self._match(cache, instance, keys, raw, serving, depth, tick)
             # Reading the rest took time: the chunks used before it must still be right now.
-            await self._confirm(cache, time.monotonic() - MAX_AGE)
+            await self._streams.confirm(cache, time.monotonic() - MAX_AGE)
             if all(cache.chunks.get(chunk.name) is chunk for chunk in used):
                 return match
         return await self._index.prefix(instance, keys, serving, depth, tick)
@@ -242,28 +238,11 @@ class SearchCache:
             self._instances.move_to_end(instance.number)
         cache.max_bytes = capacity_bytes
         if cache.generation != self._connection.generation_of(cache.base):
-            self._begin_life(cache)
+            cache.begin_life(self._connection.generation_of(cache.base))
         if cache.serving is not serving:
             cache.serve_only(serving)
         cache.used_at = time.monotonic()
         return cache
-
-    def _begin_life(self, cache: InstanceChunks) -> None:
-        cache.reset()
-        cache.generation = self._connection.generation_of(cache.base)
-
-    # The stream
-
-    async def _confirm(self, cache: InstanceChunks, since: float) -> None:
-        """Returns when the position was asked for at `since` or later. Calls that wait share the asking."""
-        since = max(since, cache.distrusted_at)
-        for _ in range(MAX_CONFIRMS):
-            if cache.confirmed_at >= since:
-                return
-            if cache.refreshing is None or cache.refreshing.done():
-                cache.refreshing = asyncio.ensure_future(self._refresh([cache]))
-            await asyncio.shield(cache.refreshing)
-        raise IndexUnavailable("the event stream moves faster than it can be followed")
 
     def distrust(self, instance: InstanceEntry) -> None:
         """This process removed blocks of the instance: its next match must know."""
@@ -278,63 +257,4 @@ class SearchCache:
         by_server: dict[Connection, list[InstanceChunks]] = {}
         for part in active:
             by_server.setdefault(self._connection.server_of(part.base), []).append(part)
-        await each_to_its_end([self._refresh(parts) for parts in by_server.values()])
-
-    async def _refresh(self, caches: Sequence[InstanceChunks]) -> None:
-        asked_at = time.monotonic()
-        commands: list[tuple[Any, ...]] = []
-        known: list[list[tuple[int | None, bytes]]] = []
-        for cache in caches:
-            known.append([(stream.epoch, stream.entry) for stream in cache.streams])
-            for stream in cache.streams:
-                commands += _questions(stream)
-        replies = iter(await self._connection.pipeline(commands, timeout=READ_SECONDS))
-        for cache, before in zip(caches, known, strict=True):
-            answers = [(next(replies), int(next(replies) or 0)) for _ in cache.streams]
-            if [(stream.epoch, stream.entry) for stream in cache.streams] != before:
-                continue  # another confirmation was faster; this one says nothing new
-            if cache.generation != self._connection.generation_of(cache.base):
-                # The answer is that of another life, whose stream says nothing about what is kept here.
-                self._begin_life(cache)
-                continue
-            is_current = [
-                self._apply(cache, stream, entries, epoch)
-                for stream, (entries, epoch) in zip(cache.streams, answers, strict=True)
-            ]
-            if all(is_current):
-                cache.confirmed_at = asked_at
-
-    def _apply(self, cache: InstanceChunks, stream: StreamPosition, entries: list[Any], epoch: int) -> bool:
-        """Follows one stream; whether its position is now the newest there was when it was asked for."""
-        if stream.epoch is None:
-            # XREVRANGE came before HGET: the position may be older than the epoch, never newer.
-            last = as_dict(entries[0][1]) if entries else {}
-            stream.epoch = int(last.get(b"e", b"0")) if entries else epoch
-            stream.entry = entries[0][0] if entries else b"-"
-            return True
-        for entry_id, flat in entries:
-            event = as_dict(flat)
-            if int(event[b"e"]) != stream.epoch + 1:
-                cache.reset()
-                return False
-            stream.epoch += 1
-            stream.entry = entry_id
-            if event[b"r"]:
-                cache.drop(event[b"r"])
-        if len(entries) == STREAM_BATCH:
-            return False  # there is more
-        if epoch < stream.epoch or (not entries and epoch != stream.epoch):
-            cache.reset()
-            return False
-        return True
-
-
-def _questions(stream: StreamPosition) -> list[tuple[Any, ...]]:
-    """What is new in a stream, and the epoch to compare with."""
-    name = keyspace.events(stream.base)
-    if stream.epoch is None:
-        newest: tuple[Any, ...] = ("XREVRANGE", name, "+", "-", "COUNT", 1)
-    else:
-        start = b"-" if stream.entry == b"-" else b"(" + stream.entry
-        newest = ("XRANGE", name, start, "+", "COUNT", STREAM_BATCH)
-    return [newest, ("HGET", stream.base, "epoch")]
+        await each_to_its_end([self._streams.refresh(parts) for parts in by_server.values()])

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
-from kvcm_platform.index import keyspace, search_cache
+from kvcm_platform.index import following, keyspace, search_cache
 from kvcm_platform.index.single import SingleConnection
 from tests.support.data_plane import DataPlane, data_plane, group, instance, storage
 from tests.support.valkey import valkey_server
@@ -136,7 +136,7 @@ async def test_a_gap_in_the_stream_empties_the_cache(plane, reader):
 
 
 async def test_many_events_at_once_are_all_applied(plane, reader, monkeypatch):
-    monkeypatch.setattr(search_cache, "STREAM_BATCH", 10)
+    monkeypatch.setattr(following, "STREAM_BATCH", 10)
     await plane.write(KEYS)
     await reader.match(KEYS)
     for key in range(300, 200, -1):
