@@ -109,8 +109,33 @@ class Writes(UseCases):
         for at, key in enumerate(keys):
             position.setdefault(key, at)
         records = await self._index.records(instance, list(position))
-        missing = Missing()
+        missing = self._missing(instance, position, records, shapes, serving, min_replica_count)
+        plan = self._plan(instance, group, missing, position, timeout_seconds, records)
+        if wanted.names:
+            plan = replace(plan, object_names=[wanted.names[position[key]] for key in missing.keys])
+        locations, lost = await self._write(plan, missing, serving)
+        if len(locations) == len(keys):
+            return StartedWrite(plan.session_id, 0, locations)
+        written = {position[key] for index, key in enumerate(missing.keys) if index not in lost}
+        return StartedWrite(
+            plan.session_id, masks.compact([at not in written for at in range(len(keys))]), locations
+        )
+
+    def _missing(
+        self,
+        instance: InstanceEntry,
+        position: Mapping[int, int],
+        records: Sequence[Record],
+        shapes: Sequence[Shape],
+        serving: Serving,
+        min_replica_count: int,
+    ) -> Missing:
+        """`shapes` as in Wanted; `position` says where in the call a key stood first."""
         whole, replicas = self._shapes(instance)[0], max(1, min_replica_count)
+        if not shapes and not any(records):
+            # The usual Start: its caller has just matched, and asks for what was not there.
+            return Missing(keys=list(position), shapes={whole: 0})
+        missing = Missing()
         for (key, at), record in zip(position.items(), records, strict=True):
             shape = shapes[at] if shapes else whole
             if record is None:
@@ -119,14 +144,7 @@ class Writes(UseCases):
             lacking = self._rules.lacking(record, instance, shape, serving, replicas)
             if lacking is not None:
                 missing.add_to(record, self._rules.storages(record), key, lacking)
-        plan = self._plan(instance, group, missing, position, timeout_seconds, records)
-        if wanted.names:
-            plan = replace(plan, object_names=[wanted.names[position[key]] for key in missing.keys])
-        locations, lost = await self._write(plan, missing, serving)
-        written = {position[key] for index, key in enumerate(missing.keys) if index not in lost}
-        return StartedWrite(
-            plan.session_id, masks.compact([at not in written for at in range(len(keys))]), locations
-        )
+        return missing
 
     async def _write(
         self, plan: WritePlan, missing: Missing, serving: Serving

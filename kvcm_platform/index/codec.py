@@ -245,6 +245,13 @@ class SessionHeader:
         )
 
 
+def pack_depths(depths: Sequence[int]) -> bytes:
+    """Two bytes each; what is deeper counts as 65,535."""
+    if depths and max(depths) > 0xFFFF:
+        depths = [min(depth, 0xFFFF) for depth in depths]
+    return struct.pack(f">{len(depths)}H", *depths)
+
+
 def pack_keys(keys: Sequence[int]) -> bytes:
     """Signed 64-bit keys (numbers or an int64 array), big endian, one behind the other."""
     if isinstance(keys, np.ndarray):

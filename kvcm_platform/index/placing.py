@@ -18,6 +18,8 @@ from .shards import ORDINAL_BITS
 RUN = 16
 """New blocks of one Start that share one place in the recency order (DESIGN 4.1)."""
 SESSION_OPEN = 1
+FEW = 4096
+_POSITIONS = tuple(at.to_bytes(2) for at in range(FEW))
 
 
 def build_entries(plan: WritePlan, storage: StorageEntry, now_ms: int, shard: int = 0) -> list[bytes]:
@@ -42,24 +44,21 @@ def build_entries(plan: WritePlan, storage: StorageEntry, now_ms: int, shard: in
 def _entries_of_shape(
     plan: WritePlan, storage: StorageEntry, shape: Shape, indexes: Sequence[int], now_ms: int, shard: int
 ) -> list[bytes]:
-    keys = [plan.keys[index] for index in indexes]
+    keys = plan.keys if len(indexes) == len(plan.keys) else [plan.keys[index] for index in indexes]
     names = [plan.object_names[index] for index in indexes] if plan.object_names else uris.key_names(keys)
     columns = uris.build_uris(storage, plan.instance.instance_id, shape.specs, names, plan.location_id)
-    frames = _Frames(storage, shape.specs)
+    tail = struct.pack(">HH", len(keys) - 1, uris.slots_per_file(storage))
+    wires = _Frames(storage, shape.specs, tail).wires(columns)
     head = codec.entry_head(LocationStatus.WRITING, shape, codec.storage_ref(storage), plan.location_id)
     size_and_time = shape.size.to_bytes(6) + now_ms.to_bytes(6)
-    tail = struct.pack(">HH", len(keys) - 1, uris.slots_per_file(storage))
-    positions = struct.pack(f">{len(keys)}H", *range(len(keys)))
     first_run = shard << ORDINAL_BITS
-    ordinals = struct.pack(f">{len(keys)}H", *(first_run | index // RUN for index in indexes))
-    at = 0
-    entries = []
-    for wire in frames.wires(columns):
-        entries.append(
-            b"".join((head, ordinals[at : at + 2], size_and_time, positions[at : at + 2], tail, wire))
-        )
-        at += 2
-    return entries
+    numbers = {index // RUN for index in indexes}
+    runs = {number: head + (first_run | number).to_bytes(2) + size_and_time for number in numbers}
+    positions = _POSITIONS if len(keys) <= FEW else [at.to_bytes(2) for at in range(len(keys))]
+    return [
+        runs[index // RUN] + position + wire
+        for index, position, wire in zip(indexes, positions, wires, strict=False)
+    ]
 
 
 def pack_placement(plan: WritePlan) -> bytes:
@@ -99,27 +98,27 @@ def object_names(header: codec.SessionHeader, keys: Sequence[int]) -> Sequence[s
 
 
 class _Frames:
-    """Encodes locations of one kind. What stands around a URI depends on its length alone and is kept."""
+    """Encodes locations of one kind, each behind `tail`, the end of its entry's header.
 
-    def __init__(self, storage: StorageEntry, specs: Sequence[LocationSpecInfo]) -> None:
+    What stands around a URI depends on its length alone and is kept.
+    """
+
+    def __init__(self, storage: StorageEntry, specs: Sequence[LocationSpecInfo], tail: bytes) -> None:
+        self._tail = tail
         self._names = [spec.name for spec in specs]
         self._opening = codec.location_opening(LOCATION_WIRE_TYPE[storage.type], len(specs))
         self._around: list[dict[int, bytes]] = [{} for _ in specs]
         self._before: dict[int, bytes] = {}
 
     def wires(self, columns: Sequence[Sequence[str]]) -> list[bytes]:
-        """Length-prefixed wire bytes of each block; `columns` has one list of URIs per spec."""
+        """Tail, length and wire bytes of each block; `columns` has one list of URIs per spec."""
         # URIs hold no line breaks (core.validation.values), so one encoding serves a whole column.
         encoded = ["\n".join(column).encode().split(b"\n") for column in columns]
         if len(encoded) == 1:
             around = self._around[0]
-            result = []
-            for uri in encoded[0]:
-                length = len(uri)
-                if length not in around:
-                    around[length] = self._open(codec.spec_frame(self._names[0], length), length)
-                result.append(around[length] + uri)
-            return result
+            for length in set(map(len, encoded[0])):
+                around[length] = self._open(codec.spec_frame(self._names[0], length), length)
+            return [around[len(uri)] + uri for uri in encoded[0]]
         return [self._many(row) for row in zip(*encoded, strict=True)]
 
     def _many(self, row: Sequence[bytes]) -> bytes:
@@ -139,7 +138,7 @@ class _Frames:
     def _open(self, frame: bytes, length: int) -> bytes:
         """Everything before `length` bytes that follow `frame`: wire length, tag, size, type, spec count."""
         opening = codec.open_location(self._opening, len(frame) + length) + frame
-        return (len(opening) + length).to_bytes(3) + opening
+        return self._tail + (len(opening) + length).to_bytes(3) + opening
 
 
 def pack_seen(plan: WritePlan, start: int, count: int) -> bytes:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import struct
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -49,7 +48,7 @@ class Sessions:
         entries = [] if storage is None else await _entries(plan, storage, now, shard.shard)
         touches = b"".join(run + min(depth, 0xFFFF).to_bytes(2) for run, depth in touched.items())
         packed = codec.pack_keys(plan.keys)
-        packed_depths = struct.pack(f">{len(plan.depths)}H", *(min(d, 0xFFFF) for d in plan.depths))
+        packed_depths = codec.pack_depths(plan.depths)
         header = placing.session_header(plan, storage, now)
         served = b"".join(number.to_bytes(2) for number in sorted(serving.numbers))
         max_keys = limits.max_key_count + len(plan.replaced)  # these are keys already

@@ -11,13 +11,14 @@ local WRITING, SERVING, DELETING = 2, 3, 4
 local HEADER = 36           -- bytes of a location's header in a block record
 local STREAM_LENGTH = 4096  -- entries kept in an event stream, approximately
 
-local sub, char, concat, insert, call
+local sub, byte, char, concat, insert, call
 
 -- The server offers its standard libraries only while a function runs, not while it is loaded.
 local is_cluster
 
 local function begin()
-  sub, char, concat, insert, call = string.sub, string.char, table.concat, table.insert, redis.call
+  sub, byte, char = string.sub, string.byte, string.char
+  concat, insert, call = table.concat, table.insert, redis.call
   is_cluster = string.find(call('INFO', 'cluster'), 'cluster_enabled:1', 1, true) ~= nil
 end
 

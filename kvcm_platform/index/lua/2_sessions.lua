@@ -105,7 +105,7 @@ register('kvcm_write', function(keys, args)
   local seen = args[13] ~= '' and cmsgpack.unpack(args[13]) or {}
   for i, key in ipairs(chunk) do
     local entry, record = args[13 + i], known[i]
-    local size = size_at(entry, 1)
+    local run, size = struct.unpack('>xxxxxc10I6', entry)
     if record and was_overtaken(record, served, seen[i]) then
       lost[#lost + 1] = offset + i - 1
       usage.moved(session.ref, nil, 'p', size)
@@ -115,7 +115,6 @@ register('kvcm_write', function(keys, args)
       sets[filled - 1] = key
       sets[filled] = record and record .. entry or entry
       writing = writing + size
-      local run = sub(entry, 6, 15)
       if run ~= last_run then
         last_run, members = run, runs[run]
         if not members then
@@ -170,15 +169,16 @@ local function finish_chunk(base, sid, session, from)
   for i, key in ipairs(chunk) do
     local index = from + i - 1
     if not lost[index] then
-      local success = sub(mask, position + 1, position + 1) == '1'
       position = position + 1
-      local record = records[i]
-      if success and record and is_single(record) then
-        if string.byte(record) == WRITING and sub(record, 6, 13) == locid then
+      local success, record = byte(mask, position) == 49, records[i] -- '1'
+      local status, owner, size, length
+      if record then status, owner, size, length = struct.unpack('>Bxxxxc8xxI6xxxxxxxxxxxxI3', record) end
+      if success and record and length + HEADER == #record then
+        if status == WRITING and owner == locid then
           filled = filled + 2
           sets[filled - 1] = key
           sets[filled] = serving .. sub(record, 2, 21) .. stamp .. sub(record, 28)
-          flipped, flipped_bytes = flipped + 1, flipped_bytes + size_at(record, 1)
+          flipped, flipped_bytes = flipped + 1, flipped_bytes + size
           served[flipped] = key
         end
       elseif record then
