@@ -66,6 +66,7 @@ class BlockingMetadataClient:
     register_instance = _method(calls.register_instance)
     get_instance_info = _method(calls.get_instance_info)
     get_cache_location = _method(calls.get_cache_location)
+    get_cache_locations_by_backend = _method(calls.get_cache_locations_by_backend)
     get_cache_location_len = _method(calls.get_cache_location_len)
     get_cache_meta = _method(calls.get_cache_meta)
     start_write = _method(calls.start_write)

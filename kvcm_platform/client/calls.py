@@ -17,7 +17,7 @@ from typing import Any, Generic, TypeVar
 import orjson
 
 from kvcm_platform.core.registry import LocationSpecGroup, LocationSpecInfo, ModelDeployment
-from kvcm_platform.core.types import QueryType, TrimStrategy
+from kvcm_platform.core.types import WIRE_STORAGE_TYPE, QueryType, StorageType, TrimStrategy
 from kvcm_platform.pb import meta_service_pb2 as pb
 
 from .errors import KvcmError
@@ -110,6 +110,33 @@ def get_cache_location(
     _name_blocks(request, keys, tokens)
     _set_mask(request.block_mask, mask)
     return Call("GetCacheLocation", request, _read_locations, is_safe=True)
+
+
+def get_cache_locations_by_backend(
+    instance_id: str,
+    keys: Iterable[int] = (),
+    *,
+    tokens: Iterable[int] = (),
+    backends: Sequence[StorageType] = (),
+    spec_names: Sequence[str] = (),
+    trace_id: str = "",
+) -> Call[tuple[Locations, ...]]:
+    """For each key at most one location on storages of each of these types; without types one of any."""
+    request = pb.GetCacheLocationsByBackendRequest(
+        trace_id=_trace(trace_id),
+        instance_id=instance_id,
+        query_type=pb.QT_BATCH_GET,
+        location_spec_names=spec_names,
+        backend_selectors=[
+            pb.BackendSelector(
+                backend_type=WIRE_STORAGE_TYPE[kind],  # type: ignore[arg-type]
+                strategy=pb.LSS_WEIGHTED_RANDOM,
+            )
+            for kind in backends
+        ],
+    )
+    _name_blocks(request, keys, tokens)
+    return Call("GetCacheLocationsByBackend", request, _read_location_vectors, is_safe=True)
 
 
 def get_cache_location_len(
@@ -260,6 +287,10 @@ def _read_nothing(_response: Any) -> None:
 
 def _read_locations(response: pb.GetCacheLocationResponse) -> Locations:
     return Locations(response.locations)
+
+
+def _read_location_vectors(response: pb.GetCacheLocationsByBackendResponse) -> tuple[Locations, ...]:
+    return tuple(Locations(vector.locations) for vector in response.key_locations)
 
 
 def _read_storages(response: pb.RegisterInstanceResponse) -> tuple[StorageDescription, ...]:

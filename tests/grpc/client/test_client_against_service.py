@@ -17,7 +17,7 @@ from kvcm_platform.client.transfer import FileTransfer
 from kvcm_platform.core.block_keys import chained_block_keys
 from kvcm_platform.core.registry import LocationSpecGroup, LocationSpecInfo, ModelDeployment
 from kvcm_platform.core.traces import TraceRequest
-from kvcm_platform.core.types import QueryType, TrimStrategy
+from kvcm_platform.core.types import QueryType, StorageType, TrimStrategy
 
 from .metadata_processes import MetadataProcesses
 
@@ -96,6 +96,17 @@ class TestClient:
         assert [spec.name for spec in window[3].specs] == ["tp1"]
         with pytest.raises(KvcmError, match=r"INVALID_ARGUMENT: sw_size"):
             client.get_cache_location(me, keys, query_type=QueryType.REVERSE_ROLL_SW_MATCH, sw_size=9)
+
+    def test_replicas_and_locations_by_backend(self, client: BlockingMetadataClient, me: str) -> None:
+        write(client, me, [1, 2])
+        second = client.start_write(me, [1, 2, 3], min_replica_count=2)
+        assert len(second.locations) == 3
+        found = client.get_cache_locations_by_backend(
+            me, [1, 2, 3], backends=[StorageType.NFS, StorageType.MOONCAKE], spec_names=["tp1"]
+        )
+        assert [len(locations) for locations in found] == [1, 1, 0]
+        assert [spec.name for spec in found[0][0].specs] == ["tp1"]
+        assert [len(one) for one in client.get_cache_locations_by_backend(me, [1, 3])] == [1, 0]
 
     def test_tokens_name_the_same_blocks_as_their_keys(self, client: BlockingMetadataClient, me: str) -> None:
         tokens = list(range(1, 11))
