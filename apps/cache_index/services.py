@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
-from apps.cache_index.index_session import index_session
+from kvcm_platform.duties.session import index_session
 from kvcm_platform.index.recount import GroupCount, recount_group
 
 
 async def index_recount(redis_url: str, *, repair: bool) -> list[GroupCount]:
     """One count a group, removed instances with data left included.
 
+    Groups with an instance whose index is in a metadata process are left out: only it can count them.
     Raises StillChanging while traffic goes on, redis.RedisError when the index cannot be reached.
     """
     async with index_session(redis_url) as session:
         names = {group.number: name for name, group in session.registry.groups.items()}
         for entry in session.leaving:
             names.setdefault(entry.group_number, entry.group)
+        elsewhere = {
+            entry.group_number
+            for entry in session.registry.instances.values()
+            if entry.number in session.away
+        }
         return [
             await recount_group(
                 session.index,
@@ -24,4 +30,5 @@ async def index_recount(redis_url: str, *, repair: bool) -> list[GroupCount]:
                 repair=repair,
             )
             for number, name in sorted(names.items())
+            if number not in elsewhere
         ]

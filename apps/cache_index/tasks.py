@@ -9,9 +9,9 @@ from typing import Any
 from celery import shared_task
 from django.conf import settings
 
-from apps.cache_index.duties import duties_lease, duties_run
-from apps.cache_index.index_session import index_session
 from apps.common.queue import DUTIES_TASK
+from kvcm_platform.duties.run import duties_lease, duties_run
+from kvcm_platform.duties.session import index_session
 
 
 @shared_task(name=DUTIES_TASK, time_limit=60, soft_time_limit=50, ignore_result=True)

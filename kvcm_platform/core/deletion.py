@@ -59,7 +59,7 @@ class PendingList(Protocol):
 
 
 class Deleter(Protocol):
-    """Frees objects of one storage (apps.cache_index wires it to storage.backend)."""
+    """Frees objects of one storage (kvcm_platform.duties wires it to storage.backend)."""
 
     async def delete(self, objects: Sequence[PendingObject]) -> list[str]: ...
 

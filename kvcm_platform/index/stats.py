@@ -12,7 +12,7 @@ import redis
 from kvcm_platform.core.registry import InstanceEntry
 from kvcm_platform.core.types import STORAGE_TYPE_BY_WIRE, StorageType
 
-from . import keyspace
+from . import homes, keyspace
 from .facts import COUNTER_NAMES, GROUP_COUNTER_NAMES
 
 REF_SHIFT = 16
@@ -121,7 +121,7 @@ def instance_usages(client: redis.Redis, entries: Sequence[InstanceEntry]) -> di
     for entry in entries:
         for shard in range(entry.shards):
             pipeline.hgetall(keyspace.instance(entry.number, shard))
-        pipeline.zcard(keyspace.open_sessions(entry.number, entry.shards))
+        _ask_open_sessions(pipeline, entry)
     replies = iter(pipeline.execute())
     return {entry.instance_id: _instance_usage(entry, replies) for entry in entries}
 
@@ -145,7 +145,7 @@ def _instance_usage(entry: InstanceEntry, replies: Any) -> InstanceUsage:
         pending_bytes=sum(usage.pending_bytes for usage in by_storage.values()),
         blocks=sum(usage.blocks for usage in by_storage.values()),
         writing_blocks=writing,
-        open_write_sessions=next(replies),
+        open_write_sessions=next(replies) + int(next(replies) or 0),
         by_storage=by_storage,
     )
 
@@ -153,8 +153,14 @@ def _instance_usage(entry: InstanceEntry, replies: Any) -> InstanceUsage:
 def open_sessions(client: redis.Redis, entries: Sequence[InstanceEntry]) -> int:
     pipeline = client.pipeline(transaction=False)
     for entry in entries:
-        pipeline.zcard(keyspace.open_sessions(entry.number, entry.shards))
-    return sum(pipeline.execute())
+        _ask_open_sessions(pipeline, entry)
+    return sum(int(reply or 0) for reply in pipeline.execute())
+
+
+def _ask_open_sessions(pipeline: Any, entry: InstanceEntry) -> None:
+    """Two numbers: those in Redis, and those of an index in a metadata process."""
+    pipeline.zcard(keyspace.open_sessions(entry.number, entry.shards))
+    pipeline.hget(keyspace.instance(entry.number, 0), homes.SESSIONS)
 
 
 def counters(client: redis.Redis, instance_ids: Sequence[str]) -> dict[str, Traffic]:

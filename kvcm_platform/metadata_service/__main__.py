@@ -8,6 +8,7 @@ import structlog
 import uvloop
 from redis.exceptions import RedisError
 
+from kvcm_platform.core.errors import DomainError
 from kvcm_platform.settings.env import BadSetting, Env
 
 from .logs import configure
@@ -27,7 +28,7 @@ def main() -> int:
 
     try:
         uvloop.run(run())
-    except (OSError, RedisError) as error:
+    except (OSError, RedisError, DomainError) as error:
         structlog.get_logger(__name__).error("metadata service cannot run", reason=str(error))
         return 1
     return 0

@@ -31,6 +31,7 @@ from .control_link import ControlLink
 from .faults import Faults
 from .kv_handlers import KvHandlers
 from .limits import DoorLimits
+from .local_backend import LocalBackend
 from .meta_handlers import Endpoint, MetaHandlers
 from .registration import Registrar
 from .serving import HttpServer, listen, until
@@ -56,7 +57,10 @@ class Process:
         platform = connection_to(env.redis_url)
         self.mirror = RegistryMirror(platform, env.redis_url)
         self.connection = PlacedConnection(platform, lambda: self.mirror.places, connection_to)
-        self.index = RedisIndex(self.connection)
+        self.local = None
+        if env["KVCM_INDEX_BACKEND"] != "redis":
+            self.local = LocalBackend(env, self.connection, self.mirror)
+        self.index = self.local.index if self.local else RedisIndex(self.connection)
         self.facts = FactsBuffer(f"metadata:{env.node_id}:{os.getpid()}")
         faults = Faults(self.connection) if env["KVCM_DEBUG_SERVICE"] else None
         self.control = ControlLink(
@@ -74,7 +78,7 @@ class Process:
         self.search_cache = SearchCache(
             self.index, env["KVCM_SEARCH_CACHE_MB"] << 20, is_strict=env["KVCM_STRICT_READS"]
         )
-        permits = RedisPermits(self.connection)
+        permits = RedisPermits(self.index.connection)
         service = MetadataService(
             *(self.index, self.search_cache, WireRecords(), self.mirror, self.facts),
             Admission(permits, self.facts),
@@ -115,19 +119,23 @@ class Process:
         tasks = [
             asyncio.create_task(self.background.run()),
             asyncio.create_task(self.mirror.run()),
-            asyncio.create_task(http_server.serve(sockets=[http_socket])),
         ]
+        if self.local is not None:
+            tasks.append(asyncio.create_task(self.local.run()))
+        serving = asyncio.create_task(http_server.serve(sockets=[http_socket]))
         log.info("metadata service is up", rpc_port=self._env["KVCM_META_RPC_PORT"], pid=os.getpid())
-        await until(stop, tasks)
+        await until(stop, [*tasks, serving])
         http_server.should_exit = True
         await rpc_server.stop(GRACE_SECONDS)
-        for task in tasks[:2]:
+        for task in tasks:
             task.cancel()
-        results = await asyncio.gather(*tasks, return_exceptions=True)
+        results = await asyncio.gather(*tasks, serving, return_exceptions=True)
         try:
             await self.background.drain()
         except RedisError as error:
             log.warning("last flush failed", reason=str(error))
+        if self.local is not None:
+            await self.local.close()
         await self.control.close()
         await self.connection.close()
         for result in results:

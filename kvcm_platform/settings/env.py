@@ -111,6 +111,13 @@ KNOBS: tuple[Knob, ...] = (
         "metadata processes that share the ports",
         "number of cores, at most 4",
     ),
+    Knob(
+        "KVCM_INDEX_BACKEND",
+        _choice("redis", "local", "rocksdb"),
+        "redis",
+        "where the blocks are: `redis`; or, with one metadata process alone, its memory (`local`: a snapshot"
+        " each second) or a `rocksdb` folder, both in the data dir",
+    ),
     Knob("KVCM_SEARCH_CACHE_MB", _integer(0, 1 << 20), "512", "search cache of a metadata process; 0 = none"),
     Knob("KVCM_STRICT_READS", _flag, "0", "confirm the event stream on every match, not every 100 ms"),
     Knob(
@@ -213,6 +220,11 @@ class Env:
                 raise BadSetting(
                     f"{name} must name one server or its Sentinels: {what} cannot use a Redis Cluster"
                 )
+        if self["KVCM_INDEX_BACKEND"] != "redis" and self["KVCM_METADATA_WORKERS"] != 1:
+            raise BadSetting(
+                f"KVCM_INDEX_BACKEND={self['KVCM_INDEX_BACKEND']} keeps the index in one process: set"
+                " KVCM_METADATA_WORKERS=1"
+            )
         if bool(self["KVCM_TLS_CERT"]) != bool(self["KVCM_TLS_KEY"]):
             raise BadSetting("KVCM_TLS_CERT and KVCM_TLS_KEY belong together: set both or neither")
         if (self["KVCM_META_AUTH"] == "mtls") != bool(self["KVCM_TLS_CLIENT_CA"]):

@@ -2,18 +2,221 @@
 
 from __future__ import annotations
 
+import random
 import re
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
 from pathlib import Path
 
-from kvcm_platform import index
+import pytest
+import redis
+
+from apps.cache_index.services import index_recount
+from kvcm_platform import index as index_package
+from kvcm_platform.core.registry import Quota
+from kvcm_platform.duties.run import duties_run
+from kvcm_platform.duties.session import index_session
+from kvcm_platform.index import keyspace, leaving, registry, stats
+from kvcm_platform.index.local import residents
+from kvcm_platform.index.local.index import LocalIndex
 from kvcm_platform.index.local.server import FUNCTIONS, LEASE_FUNCTIONS
+from kvcm_platform.storage import files
+from tests.support.data_plane import DataPlane, data_plane, group, instance, storage
+from tests.support.local_client import LocalClient, local_client
+from tests.support.valkey import ValkeyServer
 
 OF_REDIS = {"kvcm_version", "kvcm_generation", "kvcm_publish"}
+KEYS = list(range(1, 31))
+BASE = keyspace.instance(0xABC, 0)
+SIZE = 1024
 
 
 def test_every_function_of_the_server_has_a_twin():
     """But for what concerns Redis itself, the registry, which stays there, and MetaIndex."""
-    sources = Path(index.__file__).parent.glob("lua/*.lua")
+    sources = Path(index_package.__file__).parent.glob("lua/*.lua")
     names = {name for path in sources for name in re.findall(r"^register\('(\w+)'", path.read_text(), re.M)}
     here = {name for name in names if not name.startswith("kvcm_meta_")} - OF_REDIS
     assert here == FUNCTIONS.keys() | LEASE_FUNCTIONS
+
+
+@dataclass
+class Home:
+    """A process that keeps the index, and the Redis beside it."""
+
+    plane: DataPlane
+    index: LocalIndex
+    redis: redis.Redis
+    url: str
+
+
+@pytest.fixture
+async def home(empty_valkey: ValkeyServer, tmp_path: Path) -> AsyncIterator[Home]:
+    (tmp_path / "nfs").mkdir()
+    files.mark(str(tmp_path / "nfs"))
+    remote = empty_valkey.client()
+    entries = (storage(tmp_path / "nfs"), group(), instance())
+    registry.publish(remote, version=1, changed=entries)
+    async with (
+        local_client("local", tmp_path, empty_valkey.socket) as client,
+        data_plane(empty_valkey.url, client, make_index=local_index) as plane,
+    ):
+        assert isinstance(plane.index, LocalIndex)
+        yield Home(plane, plane.index, remote, empty_valkey.url)
+    remote.close()
+
+
+def local_index(connection, mirror) -> LocalIndex:
+    return LocalIndex(connection, mirror, "node-1")
+
+
+async def test_limits_follow_the_registry(home):
+    """Nobody publishes them to this process: it takes them from its copy of the registry."""
+    await home.plane.write(KEYS[:3])
+    registry.publish(home.redis, version=2, changed=(group(quota=Quota(5 * SIZE)),))
+    await home.plane.mirror.refresh()
+    with pytest.raises(Exception, match="would pass its quota"):
+        await home.plane.start(KEYS[3:6])
+    await home.plane.write(KEYS[3:5])
+    # A registry that was set up anew counts from the beginning.
+    home.redis.flushall()
+    entries = (*home.plane.mirror.current.storages.values(), group(), instance())
+    registry.publish(home.redis, version=1, changed=entries)
+    home.plane.mirror._connects = -1
+    await home.plane.mirror.refresh()
+    await home.plane.write(KEYS)
+
+
+async def test_figures_reach_redis_and_stay_when_nothing_changes(home):
+    await home.plane.write(KEYS)
+    await home.plane.start([100, 101])
+    await home.index.residents.show()
+    usage = stats.instance_usages(home.redis, [instance()])["model-a"]
+    assert (usage.blocks, usage.used_bytes, usage.writing_blocks) == (32, 32 * SIZE, 2)
+    assert usage.open_write_sessions == stats.open_sessions(home.redis, [instance()]) == 1
+    assert stats.group_usages(home.redis, [1])[1].used_bytes == 32 * SIZE
+    before = home.redis.hgetall(BASE)
+    await home.index.residents.show()
+    assert home.redis.hgetall(BASE) == before
+    await home.plane.service.trim_cache("model-a", 2, 0, 0)
+    await home.index.residents.show()
+    assert stats.instance_usages(home.redis, [instance()])["model-a"].used_bytes == 0
+
+
+async def test_the_tasks_of_control_leave_these_instances_alone(home):
+    await home.plane.write(KEYS)
+    await home.index.residents.show()
+    home.redis.execute_command(*leaving.leave_command(instance()))
+    home.redis.hset(keyspace.LEAVING_SINCE, instance().number, "0:0")
+    before = {name: home.redis.dump(name) for name in home.redis.scan_iter("{*")}
+    async with index_session(home.url) as session:
+        assert session.instances == []
+        report = await duties_run(session)
+    assert (report.sessions, report.pushes, report.cleared, report.failures) == (0, 0, 0, 0)
+    assert {name: home.redis.dump(name) for name in home.redis.scan_iter("{*")} == before
+    assert home.redis.hlen(keyspace.LEAVING) == 1
+    assert await index_recount(home.url, repair=True) == []
+    assert home.redis.hgetall(keyspace.group_vectors(keyspace.group(1))) != {}
+
+
+async def test_an_instance_is_known_in_redis_before_its_first_block(home):
+    """A process that dies right after the first block leaves a trace for the tasks of control."""
+    execute = home.index.server.execute
+
+    def dies(*command):
+        if command[:2] == ("FCALL", "kvcm_write"):
+            raise OSError("died")
+        return execute(*command)
+
+    home.index.server.execute = dies
+    with pytest.raises(Exception, match="died"):
+        await home.plane.start(KEYS)
+    assert home.redis.hget(BASE, "home") == b"node-1"
+
+
+async def test_removed_instances_go_when_they_are_listed_or_long_absent(home, monkeypatch):
+    await home.plane.write(KEYS)
+    guests, current = home.index.residents, home.plane.mirror.current
+    assert await guests.removed(current) == []
+    # An empty or older registry says nothing: Redis may have been emptied.
+    monkeypatch.setattr(residents, "ABSENT_SECONDS", -1.0)
+    assert await guests.removed(type(current)()) == []
+    newer = type(current)(version=current.version + 1)
+    assert [entry.number for entry in await guests.removed(newer)] == [0xABC]
+    monkeypatch.undo()
+    assert await guests.removed(newer) == []
+    home.redis.execute_command(*leaving.leave_command(instance()))
+    assert [entry.number for entry in await guests.removed(current)] == [0xABC]
+
+
+async def test_the_last_of_a_removed_instance(home, monkeypatch):
+    await home.plane.write(KEYS)
+    await home.index.residents.show()
+    home.redis.execute_command(*leaving.leave_command(instance()))
+    guests = home.index.residents
+    (entry,) = await guests.removed(home.plane.mirror.current)
+    assert not guests.is_over(entry)
+    monkeypatch.setattr(leaving, "STAY_MS", -1)
+    assert not guests.is_over(entry)
+    for shard_key in keyspace.all_of_instance(BASE):
+        home.index.server.execute("DEL", shard_key)
+    assert guests.is_over(entry)
+    await guests.forget(entry)
+    assert list(guests) == []
+    assert list(home.redis.scan_iter("{abc:*")) == []
+    assert home.redis.hlen(keyspace.LEAVING) == home.redis.hlen(keyspace.LEAVING_SINCE) == 0
+    assert stats.group_usages(home.redis, [1])[1].used_bytes == 0
+
+
+@pytest.mark.timeout(120)
+async def test_killed_in_the_middle_of_a_batch_an_index_in_rocksdb_stays_whole(empty_valkey, tmp_path):
+    """Usage equals a recount at once; after the sweeps there is neither session nor drift."""
+    (tmp_path / "nfs").mkdir()
+    files.mark(str(tmp_path / "nfs"))
+    remote = empty_valkey.client()
+    entries = (storage(tmp_path / "nfs"), group(), instance())
+    registry.publish(remote, version=1, changed=entries)
+    choice, folder = random.Random(7), tmp_path / "index"
+    async with local_client("rocksdb", folder, empty_valkey.socket) as client:
+        publish_limits(client)
+    for seed in range(6):
+        worker = subprocess.run(
+            [sys.executable, "-m", "tests.support.local_index_worker", empty_valkey.url, folder, str(seed)]
+            + [str(choice.randrange(2000, 12_000))],
+            check=False,
+        )
+        assert worker.returncode == -signal.SIGKILL
+        async with (
+            local_client("rocksdb", folder, empty_valkey.socket) as client,
+            data_plane(empty_valkey.url, client) as plane,
+        ):
+            assert not (await plane.recount()).has_drift
+            end_sessions(client)
+            for _ in range(3):
+                plane.make_due()
+                await plane.duties()
+            count = await plane.recount()
+            assert (count.has_drift, count.reserved) == (False, 0)
+            assert client.zcard(keyspace.session_deadlines(BASE)) == 0
+            states = set(await plane.statuses(list(range(2700))))
+            assert states <= {"SERVING", "NOT_FOUND"}
+            assert count.used == SIZE * len([k for k in await plane.match(range(2700), 1) if k.uri])
+    remote.close()
+
+
+def publish_limits(client: LocalClient) -> None:
+    client.execute_command(*registry.limits_command(group(), 1))
+
+
+def end_sessions(client: LocalClient) -> None:
+    """Every open session's deadline lies in the past."""
+    for session in client.zrange(keyspace.session_deadlines(BASE), 0, -1):
+        header = client.hget(keyspace.sessions(BASE), session)
+        client.hset(
+            keyspace.sessions(BASE), session, header[:1] + (1).to_bytes(6) + (1).to_bytes(6) + header[13:]
+        )
+        client.zadd(keyspace.session_deadlines(BASE), {session: 1})
+    for field in client.zrange(keyspace.group_reservation_deadlines(keyspace.group(1)), 0, -1):
+        client.zadd(keyspace.group_reservation_deadlines(keyspace.group(1)), {field: 1})

@@ -146,6 +146,7 @@ async def test_two_runners_of_one_deletion_lose_no_second_pass(plane):
     for _ in range(2):
         await pending.done([deletion.handle for deletion in taken])
     assert plane.client.zcard(keyspace.pending_due(BASE)) == 1
+    assert not (await plane.recount()).has_drift
 
 
 async def test_a_storage_that_goes_while_a_long_prompt_is_read_is_not_cached(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -10,8 +10,6 @@ from typing import Any
 
 import redis
 
-from apps.cache_index.duties import DutiesReport, duties_run
-from apps.cache_index.index_session import IndexSession
 from kvcm_platform.core.admission import Admission
 from kvcm_platform.core.masks import Mask
 from kvcm_platform.core.metadata import MetadataService
@@ -33,6 +31,8 @@ from kvcm_platform.core.registry import (
 from kvcm_platform.core.types import StorageType
 from kvcm_platform.core.use_cases import Blocks, Limits
 from kvcm_platform.core.writes import StartedWrite
+from kvcm_platform.duties.run import DutiesReport, duties_run
+from kvcm_platform.duties.session import IndexSession
 from kvcm_platform.index import codec, keyspace, leaving, registry
 from kvcm_platform.index.connecting import connection_to
 from kvcm_platform.index.connection import Connection
@@ -216,19 +216,20 @@ async def data_plane(
     limits: Limits | None = None,
     cache_bytes: int = 64 << 20,
     is_strict: bool = True,
+    make_index: Callable[[Any, RegistryMirror], RedisIndex] = lambda connection, _: RedisIndex(connection),
 ) -> AsyncIterator[DataPlane]:
     """Connects a stack; entries are published first, by default one of each kind."""
     platform = connection_to(url)
     mirror = RegistryMirror(platform, url)
     connection: Connection = PlacedConnection(platform, lambda: mirror.places, connection_to)
     if isinstance(client, LocalClient):
-        connection = LocalConnection(client.server, platform)
+        connection = LocalConnection(client.server, connection)
     registry.ensure_functions(client)
     if entries:
         registry.publish(client, version=1, changed=entries)
     await connection.connect()
-    index = RedisIndex(connection)
     await mirror.refresh()
+    index = make_index(connection, mirror)
     facts = FactsBuffer("test")
     cache = SearchCache(index, cache_bytes, is_strict=is_strict)
     admission = Admission(RedisPermits(connection), facts)

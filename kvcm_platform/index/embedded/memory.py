@@ -19,7 +19,7 @@ log = structlog.get_logger(__name__)
 
 
 class MemoryStore:
-    """Without `path` nothing is kept. `open` reads the snapshot and begins to write one each interval."""
+    """Without `path` nothing is kept."""
 
     def __init__(self, path: Path | None = None, interval_seconds: float = 1.0) -> None:
         self._path = path
@@ -30,22 +30,30 @@ class MemoryStore:
         self._task: asyncio.Task[None] | None = None
 
     async def open(self) -> MemoryStore:
-        """A missing or broken snapshot is reported, and the store begins empty."""
+        """`load` and `start`."""
+        await asyncio.to_thread(self.load)
+        self.start()
+        return self
+
+    def load(self) -> None:
+        """Reads the snapshot. A missing or broken one is reported, and the store begins empty."""
         if self._path is None:
-            return self
+            return
         self._path.parent.mkdir(parents=True, exist_ok=True)
         try:
-            for name, key, value in await asyncio.to_thread(snapshot.load, self._path):
+            for name, key, value in snapshot.load(self._path):
                 self._set(name, key, value)
         except FileNotFoundError:
             log.info("no snapshot yet: the index begins empty", path=str(self._path))
         except (snapshot.SnapshotBroken, OSError) as error:
-            log.error(
-                "the snapshot cannot be used: the index begins empty", path=str(self._path), reason=str(error)
-            )
+            path, reason = str(self._path), str(error)
+            log.error("the snapshot cannot be used: the index begins empty", path=path, reason=reason)
             self._path.replace(self._path.with_name(self._path.name + ".broken"))
-        self._task = asyncio.create_task(self._save_now_and_then())
-        return self
+
+    def start(self) -> None:
+        """Begins to write a snapshot each interval."""
+        if self._path is not None:
+            self._task = asyncio.create_task(self._save_now_and_then())
 
     def get(self, table: bytes, keys: Sequence[bytes]) -> list[bytes | None]:
         rows = self._tables.get(table)

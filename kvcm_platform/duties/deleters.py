@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from apps.cache_index.index_session import IndexSession
 from kvcm_platform.core.deletion import UNKNOWN_STORAGE, Deleter, PendingObject
+from kvcm_platform.duties.session import IndexSession
 from kvcm_platform.index.pending import RedisSlotLedger
 from kvcm_platform.storage.backend import DataStorageBackend, FreedObject
 from kvcm_platform.storage.registry import backend_for

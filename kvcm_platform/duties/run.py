@@ -14,11 +14,11 @@ from dataclasses import dataclass, field
 
 import structlog
 
-from apps.cache_index.deleters import Deleters
-from apps.cache_index.index_session import IndexSession
 from kvcm_platform.core.deletion import DeletionReport, delete_due
 from kvcm_platform.core.registry import InstanceEntry
 from kvcm_platform.core.removal import MIN_DELETE_DELAY_MS
+from kvcm_platform.duties.deleters import Deleters
+from kvcm_platform.duties.session import IndexSession
 from kvcm_platform.index import keyspace, leaving, sweeps, tickets, trims
 from kvcm_platform.index.pending import RedisPending
 from kvcm_platform.index.shards import shards_of
@@ -82,9 +82,9 @@ class DutyRun:
         """Sessions and reservations, at most once a SWEEP_SECONDS; renews the lease."""
         if time.monotonic() - self._swept_at < SWEEP_SECONDS:
             return
-        await self._index.connection.call(
-            "FCALL", "kvcm_lease_keep", 1, keyspace.DUTIES_LEASE, self._owner, LEASE_MS
-        )
+        if self._owner:
+            lease = (keyspace.DUTIES_LEASE, self._owner, LEASE_MS)
+            await self._index.connection.call("FCALL", "kvcm_lease_keep", 1, *lease)
         for entry in self._session.instances:
             await self._each(entry, self._sweep_sessions)
         groups = {group.number for group in self._session.registry.groups.values()}

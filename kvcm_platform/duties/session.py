@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 from kvcm_platform.core.registry import InstanceEntry, Registry
-from kvcm_platform.index import keyspace, leaving
+from kvcm_platform.index import homes, keyspace, leaving
 from kvcm_platform.index.connecting import connection_to
 from kvcm_platform.index.placed import PlacedConnection
 from kvcm_platform.index.redis_index import RedisIndex
@@ -21,10 +21,13 @@ class IndexSession:
     index: RedisIndex
     registry: Registry
     leaving: tuple[InstanceEntry, ...]
+    away: frozenset[int] = frozenset()
+    """Numbers of instances whose index is in a metadata process: none of the index's business."""
 
     @property
     def instances(self) -> list[InstanceEntry]:
-        return [*self.registry.instances.values(), *self.leaving]
+        registered = self.registry.instances.values()
+        return [*(entry for entry in registered if entry.number not in self.away), *self.leaving]
 
 
 @asynccontextmanager
@@ -37,8 +40,10 @@ async def index_session(redis_url: str) -> AsyncIterator[IndexSession]:
         await connection.connect()
         await mirror.refresh()
         gone = leaving.decode(await connection.call("HGETALL", keyspace.LEAVING))
+        away = await homes.away(connection, [*mirror.current.instances.values(), *gone])
         index = RedisIndex(connection)
-        yield IndexSession(index, mirror.current, tuple(gone))
+        still_here = tuple(entry for entry in gone if entry.number not in away)
+        yield IndexSession(index, mirror.current, still_here, away)
         await index.pusher.flush()
     finally:
         await connection.close()

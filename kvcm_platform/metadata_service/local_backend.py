@@ -1,0 +1,80 @@
+"""The index in this process: opened, looked after and closed (KVCM_INDEX_BACKEND local or rocksdb).
+
+What control's tasks do for an index in Redis is done here: expired sessions, trims, deletions,
+removed instances. Redis is told the figures.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+import structlog
+from redis.exceptions import RedisError
+
+from kvcm_platform.core.registry import InstanceEntry
+from kvcm_platform.duties.run import duties_run
+from kvcm_platform.duties.session import IndexSession
+from kvcm_platform.index.connection import Connection
+from kvcm_platform.index.embedded.memory import MemoryStore
+from kvcm_platform.index.embedded.rocks import RocksStore
+from kvcm_platform.index.local.connection import LocalConnection
+from kvcm_platform.index.local.index import LocalIndex
+from kvcm_platform.index.local.server import LocalServer
+from kvcm_platform.index.registry_mirror import RegistryMirror
+from kvcm_platform.settings.env import Env
+
+from .background import every
+
+log = structlog.get_logger(__name__)
+
+DUTIES_SECONDS = 0.5
+LIMITS_SECONDS = 0.1
+SHOW_SECONDS = 0.5
+
+
+class LocalBackend:
+    def __init__(self, env: Env, redis: Connection, mirror: RegistryMirror) -> None:
+        """Opens the store. Raises DomainError when another process has it, OSError."""
+        folder = env.data_dir / "index"
+        self._memory: MemoryStore | None = None
+        if env["KVCM_INDEX_BACKEND"] == "local":
+            self._memory = MemoryStore(folder / "blocks.snapshot")
+            self._memory.load()
+        self._store = self._memory or RocksStore(folder / "rocksdb")
+        self._mirror = mirror
+        self.index = LocalIndex(LocalConnection(LocalServer(self._store), redis), mirror, env.node_id)
+        self._gone: list[InstanceEntry] = []
+
+    async def run(self) -> None:
+        """Runs all loops until cancelled."""
+        if self._memory is not None:
+            self._memory.start()
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(every(LIMITS_SECONDS, "limits", self._follow_limits))
+            tasks.create_task(every(DUTIES_SECONDS, "duties of the index", self.duties))
+            tasks.create_task(every(SHOW_SECONDS, "figures of the index", self.index.residents.show))
+
+    async def _follow_limits(self) -> None:
+        self.index.follow_limits()
+
+    async def duties(self) -> None:
+        """One round. Without Redis, instances known to be removed stay so, and no other is."""
+        registry, residents = self._mirror.current, self.index.residents
+        try:
+            self._gone = await residents.removed(registry)
+        except RedisError:
+            log.debug("who was removed cannot be asked now")
+        numbers = {entry.number for entry in residents} - {entry.number for entry in self._gone}
+        away = frozenset(e.number for e in registry.instances.values() if e.number not in numbers)
+        await duties_run(IndexSession(self.index, registry, tuple(self._gone), away))
+        for entry in self._gone:
+            if residents.is_over(entry):
+                await residents.forget(entry)
+
+    async def close(self) -> None:
+        """The last figures, and the store. Raises OSError."""
+        try:
+            await self.index.residents.show()
+        except RedisError as error:
+            log.warning("the last figures did not reach Redis", reason=str(error))
+        await self._store.close()
