@@ -12,25 +12,33 @@ from .aio import MetadataClient
 from .blocking import BlockingMetadataClient
 from .channel import ClientTls, Connection, RetryPolicy
 from .errors import KvcmError, TransportError
+from .kv import BlockingKvClient, KvClient
 from .types import (
     BlockMeta,
     ClusterInfo,
+    FoundValues,
     InstanceInfo,
+    KvInstanceInfo,
     Location,
     Locations,
     Registration,
     Spec,
+    StartedPut,
     StartedWrite,
     StorageDescription,
 )
 
 __all__ = [
     "BlockMeta",
+    "BlockingKvClient",
     "BlockingMetadataClient",
     "ClientTls",
     "ClusterInfo",
     "Connection",
+    "FoundValues",
     "InstanceInfo",
+    "KvClient",
+    "KvInstanceInfo",
     "KvcmError",
     "Location",
     "LocationSpecInfo",
@@ -40,6 +48,7 @@ __all__ = [
     "Registration",
     "RetryPolicy",
     "Spec",
+    "StartedPut",
     "StartedWrite",
     "StorageDescription",
     "TransportError",

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import functools
 import time
-from collections.abc import Callable
-from typing import Concatenate, ParamSpec, Self, TypeVar
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar, Concatenate, ParamSpec, Self, TypeVar
 
 import grpc
 
@@ -19,18 +19,20 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-def _method(build: Callable[P, Call[T]]) -> Callable[Concatenate[BlockingMetadataClient, P], T]:
+def client_method(build: Callable[P, Call[T]]) -> Callable[Concatenate[BlockingClient, P], T]:
     """A client method with the arguments of `build` that makes the call it describes."""
 
     @functools.wraps(build)
-    def method(self: BlockingMetadataClient, /, *args: P.args, **kwargs: P.kwargs) -> T:
+    def method(self: BlockingClient, /, *args: P.args, **kwargs: P.kwargs) -> T:
         return self.run(build(*args, **kwargs))
 
     return method
 
 
-class BlockingMetadataClient:
-    """Calls on the metadata service from any thread; errors as in `MetadataClient`."""
+class BlockingClient:
+    """One connection, to be used from any thread; stubs and errors as in `aio.Client`."""
+
+    STUBS: ClassVar[Mapping[str, Callable[..., Any]]]
 
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
@@ -40,11 +42,11 @@ class BlockingMetadataClient:
             self._channel = grpc.secure_channel(
                 connection.endpoint, connection.credentials, options=connection.options
             )
-        self._stub = MetaServiceStub(self._channel)  # type: ignore[no-untyped-call]
+        self._stubs = {name: stub(self._channel) for name, stub in self.STUBS.items()}
 
     def run(self, call: Call[T], *, timeout_seconds: float | None = None) -> T:
         """Make a call that a builder of `calls` describes, within a deadline of its own if given."""
-        rpc = getattr(self._stub, call.rpc)
+        rpc = getattr(self._stubs[call.service], call.rpc)
         attempts = Attempts(call, self.connection, timeout_seconds)
         while True:
             try:
@@ -63,14 +65,20 @@ class BlockingMetadataClient:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    register_instance = _method(calls.register_instance)
-    get_instance_info = _method(calls.get_instance_info)
-    get_cache_location = _method(calls.get_cache_location)
-    get_cache_locations_by_backend = _method(calls.get_cache_locations_by_backend)
-    get_cache_location_len = _method(calls.get_cache_location_len)
-    get_cache_meta = _method(calls.get_cache_meta)
-    start_write = _method(calls.start_write)
-    finish_write = _method(calls.finish_write)
-    remove = _method(calls.remove)
-    trim = _method(calls.trim)
-    get_cluster_info = _method(calls.get_cluster_info)
+
+class BlockingMetadataClient(BlockingClient):
+    """Calls on the metadata service from any thread."""
+
+    STUBS: ClassVar[Mapping[str, Callable[..., Any]]] = {"meta": MetaServiceStub}
+
+    register_instance = client_method(calls.register_instance)
+    get_instance_info = client_method(calls.get_instance_info)
+    get_cache_location = client_method(calls.get_cache_location)
+    get_cache_locations_by_backend = client_method(calls.get_cache_locations_by_backend)
+    get_cache_location_len = client_method(calls.get_cache_location_len)
+    get_cache_meta = client_method(calls.get_cache_meta)
+    start_write = client_method(calls.start_write)
+    finish_write = client_method(calls.finish_write)
+    remove = client_method(calls.remove)
+    trim = client_method(calls.trim)
+    get_cluster_info = client_method(calls.get_cluster_info)

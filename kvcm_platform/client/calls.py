@@ -43,6 +43,8 @@ class Call(Generic[T]):
     request: Any
     read: Callable[[Any], T]
     is_safe: bool
+    service: str = "meta"
+    """Which of its client's services it is of."""
 
     def result(self, response: Any) -> T:
         """The value of an answer. Raises KvcmError if its header does not say OK."""
@@ -61,7 +63,7 @@ def register_instance(
     group is unknown or a member is missing.
     """
     request = pb.RegisterInstanceRequest(
-        trace_id=_trace(trace_id),
+        trace_id=trace_or_random(trace_id),
         instance_group=registration.instance_group,
         instance_id=registration.instance_id,
         block_size=registration.block_size,
@@ -74,12 +76,12 @@ def register_instance(
             for group in registration.location_spec_groups
         ],
     )
-    return Call("RegisterInstance", request, _read_storages, is_safe=True)
+    return Call("RegisterInstance", request, read_storages, is_safe=True)
 
 
 def get_instance_info(instance_id: str, *, trace_id: str = "") -> Call[InstanceInfo]:
     """What is registered under an id. KvcmError: INSTANCE_NOT_EXIST."""
-    request = pb.GetInstanceInfoRequest(trace_id=_trace(trace_id), instance_id=instance_id)
+    request = pb.GetInstanceInfoRequest(trace_id=trace_or_random(trace_id), instance_id=instance_id)
     return Call("GetInstanceInfo", request, _read_instance_info, is_safe=True)
 
 
@@ -101,7 +103,7 @@ def get_cache_location(
     REVERSE_ROLL_SW_MATCH. `spec_names` keeps only those parts.
     """
     request = pb.GetCacheLocationRequest(
-        trace_id=_trace(trace_id),
+        trace_id=trace_or_random(trace_id),
         instance_id=instance_id,
         query_type=f"QT_{query_type.name}",
         sw_size=-1 if sw_size is None else sw_size,
@@ -123,7 +125,7 @@ def get_cache_locations_by_backend(
 ) -> Call[tuple[Locations, ...]]:
     """For each key at most one location on storages of each of these types; without types one of any."""
     request = pb.GetCacheLocationsByBackendRequest(
-        trace_id=_trace(trace_id),
+        trace_id=trace_or_random(trace_id),
         instance_id=instance_id,
         query_type=pb.QT_BATCH_GET,
         location_spec_names=spec_names,
@@ -150,7 +152,7 @@ def get_cache_location_len(
 ) -> Call[int]:
     """How many blocks `get_cache_location` would find; cheap enough for schedulers and gateways."""
     request = pb.GetCacheLocationLenRequest(
-        trace_id=_trace(trace_id),
+        trace_id=trace_or_random(trace_id),
         instance_id=instance_id,
         query_type=f"QT_{query_type.name}",
         sw_size=-1 if sw_size is None else sw_size,
@@ -170,7 +172,7 @@ def get_cache_meta(
 ) -> Call[tuple[BlockMeta, ...]]:
     """State of each unmasked block, whatever its status; CLS_NOT_FOUND for a missing one."""
     request = pb.GetCacheMetaRequest(
-        trace_id=_trace(trace_id), instance_id=instance_id, detail_level=detail_level
+        trace_id=trace_or_random(trace_id), instance_id=instance_id, detail_level=detail_level
     )
     _name_blocks(request, keys, tokens)
     _set_mask(request.block_mask, mask)
@@ -194,7 +196,7 @@ def start_write(
     KvcmError: REACH_MAX_ENTITY_CAPACITY over a quota, IO_ERROR without a usable storage.
     """
     request = pb.StartWriteCacheRequest(
-        trace_id=_trace(trace_id),
+        trace_id=trace_or_random(trace_id),
         instance_id=instance_id,
         location_spec_group_names=spec_group_names,
         write_timeout_seconds=timeout_seconds,
@@ -211,10 +213,10 @@ def finish_write(instance_id: str, session_id: str, success: Mask, *, trace_id: 
     mask does not fit; the session then stays open.
     """
     request = pb.FinishWriteCacheRequest(
-        trace_id=_trace(trace_id), instance_id=instance_id, write_session_id=session_id
+        trace_id=trace_or_random(trace_id), instance_id=instance_id, write_session_id=session_id
     )
     _set_mask(request.success_blocks, success)
-    return Call("FinishWriteCache", request, _read_nothing, is_safe=False)
+    return Call("FinishWriteCache", request, read_nothing, is_safe=False)
 
 
 def remove(
@@ -226,11 +228,11 @@ def remove(
     trace_id: str = "",
 ) -> Call[None]:
     """Remove blocks, but not those that `keep` masks; unknown ones count as removed."""
-    request = pb.RemoveCacheRequest(trace_id=_trace(trace_id), instance_id=instance_id)
+    request = pb.RemoveCacheRequest(trace_id=trace_or_random(trace_id), instance_id=instance_id)
     _name_blocks(request, keys, tokens)
     if keep is not None:
         _set_mask(request.block_mask, keep)
-    return Call("RemoveCache", request, _read_nothing, is_safe=False)
+    return Call("RemoveCache", request, read_nothing, is_safe=False)
 
 
 def trim(
@@ -243,22 +245,22 @@ def trim(
 ) -> Call[None]:
     """Remove all blocks of an instance, or those finished in a span of unix seconds (end 0 = now)."""
     request = pb.TrimCacheRequest(
-        trace_id=_trace(trace_id),
+        trace_id=trace_or_random(trace_id),
         instance_id=instance_id,
         strategy=f"TS_{strategy.name}",
         begin_timestamp=begin_timestamp,
         end_timestamp=end_timestamp,
     )
-    return Call("TrimCache", request, _read_nothing, is_safe=False)
+    return Call("TrimCache", request, read_nothing, is_safe=False)
 
 
 def get_cluster_info(instance_id: str = "", *, trace_id: str = "") -> Call[ClusterInfo]:
     """Who answers. Every node does, at any time: good for polling until a server is ready."""
-    request = pb.GetClusterInfoRequest(trace_id=_trace(trace_id), instance_id=instance_id)
+    request = pb.GetClusterInfoRequest(trace_id=trace_or_random(trace_id), instance_id=instance_id)
     return Call("GetClusterInfo", request, _read_cluster_info, is_safe=True)
 
 
-def _trace(trace_id: str) -> str:
+def trace_or_random(trace_id: str) -> str:
     return trace_id or secrets.token_hex(8)
 
 
@@ -281,7 +283,7 @@ def _set_mask(message: pb.BlockMask, mask: Mask | None) -> None:
         message.bool_masks.values.extend(mask)
 
 
-def _read_nothing(_response: Any) -> None:
+def read_nothing(_response: Any) -> None:
     return None
 
 
@@ -293,7 +295,7 @@ def _read_location_vectors(response: pb.GetCacheLocationsByBackendResponse) -> t
     return tuple(Locations(vector.locations) for vector in response.key_locations)
 
 
-def _read_storages(response: pb.RegisterInstanceResponse) -> tuple[StorageDescription, ...]:
+def read_storages(response: pb.RegisterInstanceResponse) -> tuple[StorageDescription, ...]:
     described = orjson.loads(response.storage_configs) if response.storage_configs else []
     return tuple(
         StorageDescription(

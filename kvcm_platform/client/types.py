@@ -93,6 +93,34 @@ class StartedWrite:
 
 
 @dataclass(frozen=True, slots=True)
+class FoundValues:
+    """One location and one truth value for each key that was asked for."""
+
+    locations: Locations
+    hits: tuple[bool, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class StartedPut:
+    """An open write session of values.
+
+    `mask` says which of the keys need no write. `locations[i]` belongs to the key
+    `to_write_indexes[i]`; what `put_finish` is given has one entry for each of them.
+    """
+
+    session_id: str
+    mask: tuple[bool, ...]
+    locations: Locations
+    to_write_indexes: Sequence[int]
+
+
+@dataclass(frozen=True, slots=True)
+class KvInstanceInfo:
+    instance_group: str
+    instance_id: str
+
+
+@dataclass(frozen=True, slots=True)
 class Registration:
     """An engine's description of itself. Equal registrations may be repeated at any time."""
 

@@ -9,8 +9,10 @@ import time
 import pytest
 
 from kvcm_platform.client import (
+    BlockingKvClient,
     BlockingMetadataClient,
     Connection,
+    KvClient,
     KvcmError,
     Location,
     MetadataClient,
@@ -259,8 +261,11 @@ class TestAsynchronous:
         def public(cls: type) -> dict[str, list[str]]:
             return {
                 name: list(inspect.signature(member).parameters)
-                for name, member in vars(cls).items()
-                if not name.startswith("_")
+                for base in cls.__mro__[:-1]
+                for name, member in vars(base).items()
+                if callable(member) and not name.startswith("_")
             }
 
         assert public(MetadataClient) == public(BlockingMetadataClient)
+        assert public(KvClient) == public(BlockingKvClient)
+        assert {"run", "close", "put_start"} <= set(public(KvClient))
