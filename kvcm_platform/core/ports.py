@@ -195,6 +195,10 @@ class BlockIndex(Protocol):
 
     def now_ms(self) -> int: ...
 
+    async def read_clock(self) -> int:
+        """`now_ms` after a look at the clock itself: no earlier than anything that has happened."""
+        ...
+
     async def records(self, instance: InstanceEntry, keys: Sequence[int]) -> list[Record]: ...
 
     def touch(self, instance: InstanceEntry, records: Sequence[Record], depth: int, tick: int) -> None:

@@ -38,7 +38,8 @@ class Removal(UseCases):
         await self._trim(await self.block_instance(instance_id), strategy, begin, end)
 
     async def _trim(self, instance: InstanceEntry, strategy: int, begin: int, end: int) -> None:
-        now = self._index.now_ms()
+        # What was finished a moment ago must not lie behind a clock that is estimated a little late.
+        now = await self._index.read_clock()
         delay = self._delete_delay_ms(instance)
         match strategy:
             case TrimStrategy.REMOVE_ALL_CACHE:

@@ -73,6 +73,11 @@ class RedisIndex:
     def now_ms(self) -> int:
         return self.connection.now_ms()
 
+    @guarded
+    async def read_clock(self) -> int:
+        await self.connection.learn_clock()
+        return self.now_ms()
+
     async def function(self, name: str, base: str, *args: Any) -> Any:
         """A state-changing function, the generation in front; repeated once when that has moved on."""
         for _ in range(2):
