@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import socket
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, suppress
+from functools import partial
 
 import pytest
 
 from kvcm_platform.index import registry
 from tests.grpc.fast.adversary import Adversary
 from tests.support.data_plane import group, instance, storage
-from tests.support.doors import DOORS, Door, door_of
+from tests.support.doors import DOORS, Answer, Door, door_of
 from tests.support.metadata_process import MetadataProcess, metadata_process
 from tests.support.valkey import ValkeyServer, valkey_server
 
@@ -23,6 +27,13 @@ SMALL = {
     "KVCM_MAX_STREAMS": "4",
     "KVCM_MAX_SESSIONS": "3",
     "KVCM_MAX_CALLS": "6",
+}
+REGISTRATION = {
+    "instance_group": "default",
+    "instance_id": "new",
+    "block_size": 4,
+    "location_spec_infos": [{"name": "tp0", "size": 1024}],
+    "model_deployment": {"model_name": "model", "dtype": "fp8"},
 }
 REFUSED_STREAM, ENHANCE_YOUR_CALM = 7, 11
 _next_key = iter(range(1, 1 << 40, 1000))
@@ -64,12 +75,66 @@ def usual(kind: str, valkey: ValkeyServer, tmp_path_factory: pytest.TempPathFact
         yield door
 
 
+class Silence:
+    """Stands where control should be: takes connections, says nothing, and hangs up when told to."""
+
+    def __init__(self) -> None:
+        self._listening = socket.create_server(("127.0.0.1", 0))
+        self.port = self._listening.getsockname()[1]
+        self._peers: list[socket.socket] = []
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def _accept(self) -> None:
+        with suppress(OSError):
+            while True:
+                self._peers.append(self._listening.accept()[0])
+
+    def hang_up(self) -> None:
+        while self._peers:
+            self._peers.pop().close()
+
+    def answers(self, calls: list[Callable[[], Answer]], refused: int) -> list[Answer]:
+        """The answers of calls made side by side: so many are refused while the others hang.
+
+        The server knows for a while after `hang_up` that control is away and then answers all at once,
+        which is no trial.
+        """
+        deadline = time.monotonic() + 30
+        with ThreadPoolExecutor(len(calls)) as pool:
+            while True:
+                running = [pool.submit(call) for call in calls]
+                while sum(one.done() for one in running) < max(refused, 1) and not self._peers:
+                    time.sleep(0.005)
+                while sum(one.done() for one in running) < refused:
+                    assert time.monotonic() < deadline, "fewer were refused"
+                    time.sleep(0.005)
+                while not all(one.done() for one in running):
+                    self.hang_up()
+                    time.sleep(0.005)
+                answers = [one.result() for one in running]
+                if sum(answer.code == "RESOURCE_EXHAUSTED" for answer in answers) >= refused:
+                    return answers
+                assert time.monotonic() < deadline, answers
+
+    def close(self) -> None:
+        self._listening.close()
+        self.hang_up()
+
+
+@pytest.fixture(scope="module")
+def silence() -> Iterator[Silence]:
+    made = Silence()
+    yield made
+    made.close()
+
+
 @pytest.fixture(scope="module")
 def small_process(
-    kind: str, valkey: ValkeyServer, tmp_path_factory: pytest.TempPathFactory
+    kind: str, valkey: ValkeyServer, silence: Silence, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[MetadataProcess]:
     root = tmp_path_factory.mktemp("small")
-    with metadata_process(valkey.url, root, KVCM_TRANSPORT=transport(kind), **SMALL) as process:
+    options = SMALL | {"KVCM_TRANSPORT": transport(kind), "KVCM_ADMIN_RPC_PORT": str(silence.port)}
+    with metadata_process(valkey.url, root, **options) as process:
         yield process
 
 
@@ -241,39 +306,32 @@ def test_open_write_sessions_of_an_instance(small: Door, key: int) -> None:
     small.call("FinishWriteCache", {"instance_id": "sessions", **finish})
 
 
-def test_calls_in_work(kind: str, small_process: MetadataProcess, valkey: ValkeyServer) -> None:
-    """Redis answers nobody for a while, so calls pile up: two more than the process takes."""
-    valkey.client().client_pause(1500)
-    doors, answers = [], []
-    for _ in range(8):
-        context = door_of(small_process, kind)
-        doors.append(context)
-        answers.append(context.__enter__().begin("GetCacheLocation", query(block_keys=[1], query_type=1)))
-    found = [answer() for answer in answers]
-    for context in doors:
-        context.__exit__(None, None, None)
-    assert sorted(answer.code for answer in found) == ["OK"] * 6 + ["RESOURCE_EXHAUSTED"] * 2
-    assert all("KVCM_MAX_CALLS" in answer.message for answer in found if answer.code != "OK")
+def test_calls_in_work(kind: str, small_process: MetadataProcess, silence: Silence) -> None:
+    """Registrations wait for a control that does not answer: two more of them than the process takes."""
+    with ExitStack() as stack:
+        doors = [stack.enter_context(door_of(small_process, kind)) for _ in range(8)]
+        found = silence.answers([partial(door.call, "RegisterInstance", REGISTRATION) for door in doors], 2)
+    assert sorted(answer.code for answer in found) == ["RESOURCE_EXHAUSTED"] * 2 + ["SERVICE_NOT_READY"] * 6
+    assert all("KVCM_MAX_CALLS" in answer.message for answer in found if answer.code == "RESOURCE_EXHAUSTED")
     with door_of(small_process, kind) as door:
         assert door.call("GetClusterInfo", {}).code == "OK"
 
 
-def test_streams_of_a_connection(
-    kind: str, small: Door, small_process: MetadataProcess, valkey: ValkeyServer
-) -> None:
-    """Fast: a client that heeds SETTINGS waits and is served. grpcio: it is refused by name."""
+def test_streams_of_a_connection(kind: str, small: Door, silence: Silence) -> None:
+    """Fast: a client that heeds SETTINGS waits its turn. grpcio: it is refused by name."""
     if kind == "http":
         return  # HTTP/1.1 has one call a connection
     assert small.call("GetClusterInfo", {}).code == "OK"
-    valkey.client().client_pause(500)
-    body = query(block_keys=[1], query_type=1)
-    found = [answer() for answer in [small.begin("GetCacheLocation", body) for _ in range(7)]]
+    calls = [partial(small.call, "RegisterInstance", REGISTRATION)] * 6
+    found = silence.answers(calls, 0 if kind == "fast" else 2)
     if kind == "fast":
-        assert {answer.code for answer in found} == {"OK"}
+        assert {answer.code for answer in found} == {"SERVICE_NOT_READY"}
     else:
-        assert sorted(answer.code for answer in found) == ["OK"] * 4 + ["RESOURCE_EXHAUSTED"] * 3
-        assert all("KVCM_MAX_STREAMS" in answer.message for answer in found if answer.code != "OK")
-    assert small.call("GetCacheLocation", body).code == "OK"
+        codes = sorted(answer.code for answer in found)
+        assert codes == ["RESOURCE_EXHAUSTED"] * 2 + ["SERVICE_NOT_READY"] * 4
+        refused = [answer for answer in found if answer.code == "RESOURCE_EXHAUSTED"]
+        assert all("KVCM_MAX_STREAMS" in answer.message for answer in refused)
+    assert small.call("GetClusterInfo", {}).code == "OK"
 
 
 def test_streams_of_a_client_that_heeds_nothing(kind: str, small_process: MetadataProcess) -> None:
