@@ -101,6 +101,7 @@ class MetaHandlers:
         self._facts = facts
         self._access = access
         self._endpoint = endpoint
+        self.takes_anybody = access.takes_anybody
         self._max_calls = limits.calls
         self._running = 0
         self._refusals = RefusalLog()

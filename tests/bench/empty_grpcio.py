@@ -10,6 +10,7 @@ import sys
 import grpc
 import uvloop
 
+from kvcm_platform.metadata_service.limits import DoorLimits
 from kvcm_platform.metadata_service.transports.grpcio import server_options
 
 BLOCK_BYTES = 125
@@ -33,7 +34,7 @@ async def main(port: int) -> None:
     handlers = {
         name: grpc.unary_unary_rpc_method_handler(f) for name, f in (("Empty", empty), ("Same", same))
     }
-    server = grpc.aio.server(options=server_options(64 << 20))
+    server = grpc.aio.server(options=server_options(DoorLimits()))
     server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("bench", handlers),))
     server.add_insecure_port(f"127.0.0.1:{port}")
     await server.start()

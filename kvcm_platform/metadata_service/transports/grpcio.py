@@ -14,7 +14,7 @@ from grpc_reflection.v1alpha import reflection
 
 from kvcm_platform.core.errors import Code, DomainError
 
-from ..access import Caller
+from ..access import ANYBODY, Caller
 from ..control_link import INTERNAL_KEY, ControlLink
 from ..limits import DoorLimits
 from ..meta_handlers import MetaHandlers
@@ -74,6 +74,12 @@ class Streams:
 
 def _unary(rpc: Rpc, handlers: MetaHandlers, streams: Streams) -> grpc.RpcMethodHandler:
     async def serve(request: Any, context: grpc.aio.ServicerContext) -> bytes:
+        if rpc.at_once is not None:
+            # It ends before another call can begin, so it counts as none in work.
+            caller = ANYBODY if handlers.takes_anybody else caller_of(context)
+            answer = handlers.at_once(rpc, request, caller)
+            if answer is not None:
+                return answer
         peer = context.peer()
         try:
             streams.enter(peer)
