@@ -5,10 +5,32 @@ from __future__ import annotations
 from kvcm_platform.metadata_service.transports.fast.connection import Connection
 from kvcm_platform.metadata_service.transports.fast.events import Call, Cancelled
 from kvcm_platform.metadata_service.transports.fast.limits import Limits
+from kvcm_platform.metadata_service.transports.fast.messages import Refused
 
 from .wire import ECHO, Caller, Reader, hello
 
-ROUTES = {ECHO.encode(): "echo"}
+TALK, WATCH = "/test.Echo/Talk", "/test.Echo/Watch"
+
+
+class Talk:
+    """Says a message as often as its first digit tells, one without a digit once; refuses 0, fails on !."""
+
+    def __init__(self, *, is_open_ended: bool) -> None:
+        self.is_open_ended = is_open_ended
+
+    def reply(self, message: bytes) -> list[bytes]:
+        if message[:1] == b"0":
+            raise Refused(5, "nothing to say")
+        if message[:1] == b"!":
+            raise ValueError("not foreseen")
+        return [message] * min(message[0] - 48 if message[:1].isdigit() else 1, 9)
+
+
+ROUTES = {
+    ECHO.encode(): "echo",
+    TALK.encode(): Talk(is_open_ended=False),
+    WATCH.encode(): Talk(is_open_ended=True),
+}
 
 
 class Machine:

@@ -7,10 +7,11 @@ import struct
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from .machine import Machine
+from .machine import TALK, WATCH, Machine
 from .wire import (
     CONTINUATION,
     DATA,
+    ECHO,
     END_HEADERS,
     END_STREAM,
     HEADERS,
@@ -36,14 +37,15 @@ def sound_frames(draw: st.DrawFn) -> list[bytes]:
     sent = []
     stream = -1
     for _ in range(draw(st.integers(1, 8))):
+        path = (":path", draw(st.sampled_from([ECHO, TALK, WATCH])))
         match draw(st.integers(0, 7)):
             case 0:
                 stream += 2
                 extra = draw(st.lists(st.tuples(st.sampled_from(["x-a", "x-b"]), st.text("abc", max_size=5))))
-                sent.append(caller.call(stream, draw(small), *extra))
+                sent.append(caller.call(stream, draw(small), path, *extra))
             case 1:
                 stream += 2
-                block, body = caller.block(), message(draw(small))
+                block, body = caller.block(path), message(draw(small))
                 at, cut = draw(st.integers(0, len(block))), draw(st.integers(0, len(body)))
                 sent.append(frame(HEADERS, 0, stream, block[:at]))
                 sent.append(frame(CONTINUATION, END_HEADERS, stream, block[at:]))

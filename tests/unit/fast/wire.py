@@ -97,6 +97,18 @@ class Answer:
         assert (flag, size) == (0, len(self.body) - 5)
         return self.body[5:]
 
+    @property
+    def messages(self) -> list[bytes]:
+        """Of a stream of several."""
+        found, rest = [], self.body
+        while rest:
+            flag, size = struct.unpack(">BI", rest[:5])
+            assert flag == 0
+            assert len(rest) >= 5 + size
+            found.append(rest[5 : 5 + size])
+            rest = rest[5 + size :]
+        return found
+
 
 class Reader:
     """Reads what a server sends: whole frames, and what they mean for each stream."""

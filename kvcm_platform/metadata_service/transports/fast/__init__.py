@@ -2,5 +2,5 @@
 
 `connection` and what it is made of (`frames`, `request_head`, `intake`, `outflow`, `control`) are pure: bytes
 in, events and bytes out. `server` and `peer` give them sockets, TLS, time and handlers; `routes` says what is
-served. Streaming services live on grpcio.
+served, and `conversations` holds the two streaming methods there are.
 """

@@ -12,6 +12,7 @@ from typing import Any
 from . import answers, frames
 from .admission import Admission
 from .control import Control
+from .conversations import Conversations
 from .events import Call, Cancelled, Event
 from .frames import (
     CONTINUATION,
@@ -36,6 +37,7 @@ from .outflow import Outflow
 from .request_head import HeadReader
 from .stream import Stream, StreamFault
 
+LEAVING = "the server is shutting down"
 TOLERATED_BYTES = 64 << 10
 """How much of a request may follow its answer before the peer is told to stop."""
 SMALL_DATA_BYTES = 256
@@ -57,6 +59,7 @@ class Connection:
         self._intake = Intake(limits)
         self._outflow = Outflow(self._streams)
         self._admission = Admission(limits, self._outflow, self._streams)
+        self._conversations = Conversations(limits, self._budget, self._outflow)
         self._control = Control(limits, self._budget, self._outflow, self._streams, self._reset)
         self._out = self._outflow.out
         self._events: list[Event] = []
@@ -136,7 +139,7 @@ class Connection:
         stream = self._streams.get(stream_id)
         if stream is not None and stream.rest is None:
             self._admission.end(stream)
-            self._end(stream, answers.trailers_only(status, message))
+            self._refuse(stream, Refused(status, message))
 
     def released(self) -> list[Call]:
         """Calls that had to wait for others and may begin now."""
@@ -146,6 +149,8 @@ class Connection:
         """Asks the peer to go: calls that it has sent are still carried out (RFC 9113, 6.8)."""
         if self._has_preface:
             self._control.drain(now)
+            for stream in [one for one in self._streams.values() if one.head.is_conversation]:
+                self._refuse(stream, Refused(Status.UNAVAILABLE, LEAVING))
         else:
             self.is_closed = True
 
@@ -340,9 +345,14 @@ class Connection:
                 self._end(stream, refusal)
             return
         try:
+            if stream.head.is_conversation:
+                if self._control.is_draining:
+                    raise Refused(Status.UNAVAILABLE, LEAVING)
+                self._conversations.take(stream, payload, flow_bytes, is_end)
+                return
             message = self._intake.take(stream, payload, flow_bytes, is_end)
         except Refused as refused:
-            self._end(stream, answers.trailers_only(refused.status, refused.message))
+            self._refuse(stream, refused)
             return
         except StreamFault as fault:
             self._reset(stream.id, fault.code)
@@ -357,6 +367,14 @@ class Connection:
         elif self._intake.unread_bytes + self._admission.waiting_bytes > self._limits.max_unread_bytes:
             text = "too many bytes of calls that wait"
             self._end(stream, answers.trailers_only(Status.RESOURCE_EXHAUSTED, text))
+
+    def _refuse(self, stream: Stream, refused: Refused) -> None:
+        if stream.has_head:
+            # Of a conversation: its headers are out, what was not sent of it is not needed any more.
+            self._outflow.forget(stream)
+            self._end(stream, answers.status_trailers(refused.status, refused.message))
+        else:
+            self._end(stream, answers.trailers_only(refused.status, refused.message))
 
     def _end(self, stream: Stream, block: bytes) -> None:
         """Answers with a header block alone; the rest of a request that is being sent is passed over."""

@@ -59,6 +59,10 @@ class Control:
     def is_leaving(self) -> bool:
         return self._is_peer_leaving or self._final_stream_id is not None
 
+    @property
+    def is_draining(self) -> bool:
+        return self._drain_at is not None
+
     def is_past_last(self, stream_id: int) -> bool:
         """Whether a stream came after the last one that GOAWAY named."""
         return self._final_stream_id is not None and stream_id > self._final_stream_id

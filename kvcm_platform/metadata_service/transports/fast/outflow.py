@@ -16,13 +16,15 @@ from .frames import (
     ErrorCode,
 )
 from .messages import PREFIX_BYTES
-from .stream import Stream
+from .stream import Stream, StreamFault
 
 ANSWER_CREDITS = 16
 """What an answered call earns: clients send a few WINDOW_UPDATEs and now and then a PING with each."""
 BYTES_A_CREDIT = 256
 SLICE_BYTES = 1 << 20
 """Queued bytes given to the socket at a time; between slices it may ask to pause."""
+MOST_UNREAD_BYTES = 1 << 20
+"""Of a conversation's answer; who asks on without reading is cut off."""
 TURN_BYTES = 256 << 10
 """What one stream sends before the next one's turn."""
 
@@ -93,6 +95,40 @@ class Outflow:
         self.queued_bytes += len(stream.rest)
         self.pump()
 
+    def say(self, stream: Stream, message: bytes) -> None:
+        """One message of a conversation. Raises StreamFault for a peer that does not read them."""
+        if not stream.has_head:
+            stream.has_head = True
+            self.out.append(_HEADERS_START + stream.id.to_bytes(4, "big") + _HEADERS)
+        data = b"\x00" + len(message).to_bytes(4, "big") + message
+        rest = data if stream.rest is None else bytes(stream.rest) + data
+        if len(rest) > MOST_UNREAD_BYTES:
+            raise StreamFault(ErrorCode.ENHANCE_YOUR_CALM)
+        stream.rest = memoryview(rest)
+        self.queued_bytes += len(data)
+        self._queue[stream.id] = stream
+        self.pump()
+
+    def finish(self, stream: Stream, trailers: bytes) -> None:
+        """Ends a conversation when all of its answer is sent."""
+        if not stream.has_head:
+            stream.has_head = True
+            self.out.append(_HEADERS_START + stream.id.to_bytes(4, "big") + _HEADERS)
+        stream.trailers = trailers
+        if stream.rest is None:
+            self._trail(stream)
+
+    def _trail(self, stream: Stream) -> None:
+        """The last frame of an answer; a conversation that goes on has none yet."""
+        if stream.head.is_conversation:
+            if stream.trailers is None:
+                return
+            self.block(stream.id, stream.trailers)
+        else:
+            self.out.append(_TRAILERS_START + stream.id.to_bytes(4, "big") + _TRAILERS)
+        self.earned += ANSWER_CREDITS
+        del self._streams[stream.id]
+
     def block(self, stream_id: int, block: bytes) -> None:
         """An answer without a message: one header block that ends the stream."""
         self.earned += ANSWER_CREDITS / 4
@@ -145,9 +181,7 @@ class Outflow:
         del self._queue[stream.id]
         if size == len(rest):
             stream.rest = None
-            out.append(_TRAILERS_START + stream.id.to_bytes(4, "big") + _TRAILERS)
-            self.earned += ANSWER_CREDITS
-            del self._streams[stream.id]
+            self._trail(stream)
         else:
             stream.rest = rest[size:]
             # At the end of the queue: a small connection window is shared in turn, too.

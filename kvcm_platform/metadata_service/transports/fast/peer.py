@@ -10,6 +10,7 @@ import structlog
 
 from ...access import Caller
 from .connection import Connection
+from .conversations import Conversation
 from .events import Call, Event
 from .limits import Limits
 from .messages import Refused, Status, inflated
@@ -29,7 +30,12 @@ class Peer(asyncio.Protocol):
     """`peers` holds every connected one; a peer adds and removes itself."""
 
     def __init__(
-        self, routes: Mapping[bytes, Route], limits: Limits, peers: set[Peer], *, needs_alpn: bool
+        self,
+        routes: Mapping[bytes, Route | Conversation],
+        limits: Limits,
+        peers: set[Peer],
+        *,
+        needs_alpn: bool,
     ) -> None:
         self._limits = limits
         self._peers = peers

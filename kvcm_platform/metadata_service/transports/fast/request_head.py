@@ -46,6 +46,8 @@ class Head:
     timeout: float | None = None
     credentials: tuple[str, str] = ("", "")
     """The headers that `Caller` takes: authorization, and control's own."""
+    is_conversation: bool = False
+    """The route answers message by message (conversations.py)."""
     is_gzip: bool = False
     content_length: int | None = None
     refusal: bytes | None = None
@@ -145,7 +147,8 @@ class HeadReader:
             if head.refusal is not None:
                 return head
         path = kept[b":path"]
-        head = replace(head, route=self._routes.get(path))
+        route = self._routes.get(path)
+        head = replace(head, route=route, is_conversation=hasattr(route, "reply"))
         if head.route is None:
             text = f"{path[:200].decode('latin-1')} is not served here"
             return replace(head, refusal=answers.trailers_only(Status.UNIMPLEMENTED, text))

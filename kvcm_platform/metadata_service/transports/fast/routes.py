@@ -10,6 +10,7 @@ import grpc
 import structlog
 from google.protobuf.message import DecodeError
 from grpc_health.v1 import health_pb2
+from grpc_reflection.v1alpha import reflection
 
 from kvcm_platform.core.errors import DomainError
 
@@ -17,11 +18,11 @@ from ...access import Caller
 from ...control_link import ControlLink
 from ...meta_handlers import MetaHandlers
 from ...rpc import Rpc
+from .conversations import DESERIALIZING, Conversation, HealthWatch, Reflection
 from .messages import Refused, Status
 
 log = structlog.get_logger(__name__)
 HEALTH = health_pb2.DESCRIPTOR.services_by_name["Health"]
-DESERIALIZING = "Exception deserializing request!"
 
 
 class Route(Protocol):
@@ -32,7 +33,7 @@ class Route(Protocol):
     ) -> Coroutine[Any, Any, bytes]: ...
 
 
-def build_routes(handlers: MetaHandlers, control: ControlLink) -> dict[bytes, Route]:
+def build_routes(handlers: MetaHandlers, control: ControlLink) -> dict[bytes, Route | Conversation]:
     """Routes by the value of `:path`."""
     routes: dict[str, Route] = {
         f"/{service}/{rpc.name}": Unary(rpc, handlers)
@@ -43,9 +44,14 @@ def build_routes(handlers: MetaHandlers, control: ControlLink) -> dict[bytes, Ro
         for name in methods:
             path = f"/{service}/{name}"
             routes[path] = _forward(path, control)
-    names = {"", *handlers.services, *control.services, HEALTH.full_name}
+    named = (*handlers.services, *control.services, HEALTH.full_name)
+    names = frozenset(("", *named))
     routes[f"/{HEALTH.full_name}/Check"] = _health(names)
-    return {path.encode(): route for path, route in routes.items()}
+    conversations: dict[str, Conversation] = {
+        f"/{HEALTH.full_name}/Watch": HealthWatch(names),
+        f"/{reflection.SERVICE_NAME}/ServerReflectionInfo": Reflection((*named, reflection.SERVICE_NAME)),
+    }
+    return {path.encode(): route for path, route in (routes | conversations).items()}
 
 
 def refusal_of(error: BaseException) -> Refused | None:
@@ -100,7 +106,7 @@ def _forward(method: str, control: ControlLink) -> Route:
     return serve
 
 
-def _health(services: set[str]) -> Route:
+def _health(services: frozenset[str]) -> Route:
     serving = health_pb2.HealthCheckResponse(status=health_pb2.HealthCheckResponse.SERVING)
     answer = bytes(serving.SerializeToString())
 

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 
 import structlog
 
+from .conversations import Conversation
 from .limits import Limits
 from .peer import Peer
 from .routes import Route
@@ -23,7 +24,7 @@ class FastServer:
 
     def __init__(
         self,
-        routes: Mapping[bytes, Route],
+        routes: Mapping[bytes, Route | Conversation],
         sock: socket.socket,
         limits: Limits,
         tls: ssl.SSLContext | None = None,

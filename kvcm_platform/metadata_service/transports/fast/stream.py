@@ -23,13 +23,16 @@ class Stream:
         "expected",
         "has_begun",
         "has_ended",
+        "has_head",
         "has_progress",
         "head",
         "id",
         "is_compressed",
+        "partial",
         "received",
         "rest",
         "touched_at",
+        "trailers",
         "window",
     )
 
@@ -48,6 +51,12 @@ class Stream:
         """The request is whole."""
         self.has_begun = False
         """The call was handed out and its answer has not come back."""
+        self.partial: bytearray | None = None
+        """What has come of a conversation's next message."""
+        self.has_head = False
+        """The headers of a conversation's answer have left."""
+        self.trailers: bytes | None = None
+        """What ends a conversation when all of its answer is sent."""
         self.rest: memoryview | None = None
         """What of the answer has not been sent."""
         self.has_progress = False
