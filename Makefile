@@ -31,7 +31,7 @@ test: setup-dev ## Run every test that takes seconds (ARGS="-k word" narrows it)
 	@$(PYTHON) -m pytest -m "not long and not bench" $(ARGS)
 
 test-long: setup-dev ## Run the tests that take minutes
-	@.ci/test_packages.sh
+	@.ci/test_packages.sh long
 	@$(PYTHON) -m pytest -m "long and not bench" $(ARGS)
 
 lint: setup-dev ## Check style, types, import rules and everything generated

@@ -8,6 +8,7 @@ from . import frames
 from .frames import (
     ACK,
     DEFAULT_FRAME_BYTES,
+    DEFAULT_TABLE_BYTES,
     GOAWAY,
     LARGEST_FRAME_BYTES,
     MAX_WINDOW,
@@ -52,6 +53,7 @@ class Control:
         self._drain_at: float | None = None
         self._final_stream_id: int | None = None
         self._is_peer_leaving = False
+        self._has_no_table = False
         self.last_stream_id = 0
         self.has_settings = False
 
@@ -191,6 +193,9 @@ class Control:
                 if not DEFAULT_FRAME_BYTES <= value <= LARGEST_FRAME_BYTES:
                     raise ConnectionFault(ErrorCode.PROTOCOL_ERROR, "MAX_FRAME_SIZE is out of range")
                 self._outflow.frame_bytes = value
+            elif name == Setting.HEADER_TABLE_SIZE and value < DEFAULT_TABLE_BYTES and not self._has_no_table:
+                # A smaller table must be announced, though we never put anything in (RFC 7541, 4.2).
+                self._has_no_table = self._outflow.must_empty_table = True
             elif name == Setting.ENABLE_PUSH and value > 1:
                 raise ConnectionFault(ErrorCode.PROTOCOL_ERROR, "ENABLE_PUSH is 0 or 1")
         self._out.append(frames.SETTINGS_ACK)

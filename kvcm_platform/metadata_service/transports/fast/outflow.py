@@ -28,6 +28,8 @@ MOST_UNREAD_BYTES = 1 << 20
 TURN_BYTES = 256 << 10
 """What one stream sends before the next one's turn."""
 
+EMPTY_TABLE = b"\x20"
+"""A dynamic table size update to 0 (RFC 7541, 6.3)."""
 _HEADERS = answers.HEADERS
 _HEADERS_START = len(_HEADERS).to_bytes(3, "big") + bytes((HEADERS, END_HEADERS))
 _TRAILERS = answers.TRAILERS
@@ -49,6 +51,8 @@ class Outflow:
         self.is_paused = False
         self.queued_bytes = 0
         self.earned = 0.0
+        self.must_empty_table = False
+        """The next header block must begin with the news that our dynamic table is empty."""
         self._queue: dict[int, Stream] = {}
 
     @property
@@ -70,9 +74,7 @@ class Outflow:
             self.earned += ANSWER_CREDITS
             out = self.out
             out.append(
-                _HEADERS_START
-                + number
-                + _HEADERS
+                (self._head(number) if self.must_empty_table else _HEADERS_START + number + _HEADERS)
                 + HEADER.pack(size >> 8, size & 0xFF, DATA, 0, stream.id)
                 + b"\x00"
                 + (size - PREFIX_BYTES).to_bytes(4, "big")
@@ -81,7 +83,7 @@ class Outflow:
             out.append(_TRAILERS_START + number + _TRAILERS)
             del self._streams[stream.id]
             return
-        self.out.append(_HEADERS_START + number + _HEADERS)
+        self.out.append(self._head(number))
         prefix = b"\x00" + (size - PREFIX_BYTES).to_bytes(4, "big")
         if self.window >= PREFIX_BYTES <= stream.window and not self._queue and not self.is_paused:
             # The prefix in a frame of its own spares a copy of the message.
@@ -95,11 +97,18 @@ class Outflow:
         self.queued_bytes += len(stream.rest)
         self.pump()
 
+    def _head(self, number: bytes) -> bytes:
+        """The frame of headers before a message."""
+        if not self.must_empty_table:
+            return _HEADERS_START + number + _HEADERS
+        self.must_empty_table = False
+        return frames.frame(HEADERS, END_HEADERS, int.from_bytes(number, "big"), EMPTY_TABLE + _HEADERS)
+
     def say(self, stream: Stream, message: bytes) -> None:
         """One message of a conversation. Raises StreamFault for a peer that does not read them."""
         if not stream.has_head:
             stream.has_head = True
-            self.out.append(_HEADERS_START + stream.id.to_bytes(4, "big") + _HEADERS)
+            self.out.append(self._head(stream.id.to_bytes(4, "big")))
         data = b"\x00" + len(message).to_bytes(4, "big") + message
         rest = data if stream.rest is None else bytes(stream.rest) + data
         if len(rest) > MOST_UNREAD_BYTES:
@@ -113,7 +122,7 @@ class Outflow:
         """Ends a conversation when all of its answer is sent."""
         if not stream.has_head:
             stream.has_head = True
-            self.out.append(_HEADERS_START + stream.id.to_bytes(4, "big") + _HEADERS)
+            self.out.append(self._head(stream.id.to_bytes(4, "big")))
         stream.trailers = trailers
         if stream.rest is None:
             self._trail(stream)
@@ -132,6 +141,9 @@ class Outflow:
     def block(self, stream_id: int, block: bytes) -> None:
         """An answer without a message: one header block that ends the stream."""
         self.earned += ANSWER_CREDITS / 4
+        if self.must_empty_table:
+            self.must_empty_table = False
+            block = EMPTY_TABLE + block
         size = self.frame_bytes
         kind, flags = HEADERS, END_STREAM
         for at in range(0, len(block), size):
