@@ -89,11 +89,19 @@ class PlacedConnection(Connection):
     def __init__(
         self, main: Connection, places: Callable[[], Places], connect_to: Callable[[str], Connection]
     ) -> None:
-        super().__init__()
         self._main = main
         self._places = places
         self._connect_to = connect_to
         self._others: dict[str, Connection] = {}
+
+    @property
+    def generation(self) -> int:  # type: ignore[override]
+        """That of the platform's own Redis; `generation_of` a key is what functions are given."""
+        return self._main.generation
+
+    @property
+    def connects(self) -> int:  # type: ignore[override]
+        return self._main.connects
 
     def now_ms(self) -> int:
         return self._main.now_ms()
