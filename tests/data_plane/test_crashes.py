@@ -227,7 +227,7 @@ async def test_an_older_generation_changes_nothing(plane, empty_valkey):
         shard = stale.mirror.current.instances["model-a"]
         old = stale.index.connection.generation
         plane.client.hset(keyspace.GENERATION, "number", old + 7)
-        plane.index.connection.generation = old + 7
+        plane.index.connection.server_of(BASE).generation = old + 7
         await plane.write(KEYS[:3])
         with pytest.raises(Exception, match="generation"):
             await stale.index.connection.call(
