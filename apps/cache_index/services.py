@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
-from kvcm_platform.duties.session import index_session
+from pathlib import Path
+
+from kvcm_platform.duties.session import index_session, rocksdb_session
 from kvcm_platform.index.recount import GroupCount, recount_group
 
 
-async def index_recount(redis_url: str, *, repair: bool) -> list[GroupCount]:
+async def index_recount(
+    redis_url: str, *, repair: bool, rocksdb_folder: Path | None = None
+) -> list[GroupCount]:
     """One count a group, removed instances with data left included.
 
-    Groups with an instance whose index is in a metadata process are left out: only it can count them.
+    Groups with an instance whose index is in a metadata process are left out, unless `rocksdb_folder`
+    names the index of one that is stopped; while it runs, DomainError(IN_USE) is raised.
     Raises StillChanging while traffic goes on, redis.RedisError when the index cannot be reached.
     """
-    async with index_session(redis_url) as session:
+    if rocksdb_folder is None:
+        opened = index_session(redis_url)
+    else:
+        opened = rocksdb_session(redis_url, rocksdb_folder)
+    async with opened as session:
         names = {group.number: name for name, group in session.registry.groups.items()}
         for entry in session.leaving:
             names.setdefault(entry.group_number, entry.group)

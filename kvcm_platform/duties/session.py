@@ -5,10 +5,14 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from pathlib import Path
 
 from kvcm_platform.core.registry import InstanceEntry, Registry
 from kvcm_platform.index import homes, keyspace, leaving
 from kvcm_platform.index.connecting import connection_to
+from kvcm_platform.index.embedded.rocks import RocksStore
+from kvcm_platform.index.local.connection import LocalConnection
+from kvcm_platform.index.local.server import LocalServer
 from kvcm_platform.index.placed import PlacedConnection
 from kvcm_platform.index.redis_index import RedisIndex
 from kvcm_platform.index.registry_mirror import RegistryMirror
@@ -47,3 +51,22 @@ async def index_session(redis_url: str) -> AsyncIterator[IndexSession]:
         await index.pusher.flush()
     finally:
         await connection.close()
+
+
+@asynccontextmanager
+async def rocksdb_session(redis_url: str, folder: Path) -> AsyncIterator[IndexSession]:
+    """The index of a metadata process that is stopped.
+
+    Raises DomainError(IN_USE) while it runs, redis.RedisError when the registry cannot be read.
+    """
+    store = RocksStore(folder)
+    platform = connection_to(redis_url)
+    try:
+        await platform.connect()
+        mirror = RegistryMirror(platform, redis_url)
+        await mirror.refresh()
+        index = RedisIndex(LocalConnection(LocalServer(store), platform))
+        yield IndexSession(index, mirror.current, ())
+    finally:
+        await platform.close()
+        await store.close()

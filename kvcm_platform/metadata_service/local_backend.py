@@ -35,12 +35,11 @@ SHOW_SECONDS = 0.5
 class LocalBackend:
     def __init__(self, env: Env, redis: Connection, mirror: RegistryMirror) -> None:
         """Opens the store. Raises DomainError when another process has it, OSError."""
-        folder = env.data_dir / "index"
         self._memory: MemoryStore | None = None
         if env["KVCM_INDEX_BACKEND"] == "local":
-            self._memory = MemoryStore(folder / "blocks.snapshot")
+            self._memory = MemoryStore(env.snapshot_file)
             self._memory.load()
-        self._store = self._memory or RocksStore(folder / "rocksdb")
+        self._store = self._memory or RocksStore(env.rocksdb_folder)
         self._mirror = mirror
         self.index = LocalIndex(LocalConnection(LocalServer(self._store), redis), mirror, env.node_id)
         self._gone: list[InstanceEntry] = []

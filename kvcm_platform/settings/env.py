@@ -250,6 +250,16 @@ class Env:
         return Path(self["KVCM_DATA_DIR"]).absolute()
 
     @property
+    def snapshot_file(self) -> Path:
+        """The index of KVCM_INDEX_BACKEND=local between two runs."""
+        return self.data_dir / "index" / "blocks.snapshot"
+
+    @property
+    def rocksdb_folder(self) -> Path:
+        """The index of KVCM_INDEX_BACKEND=rocksdb."""
+        return self.data_dir / "index" / "rocksdb"
+
+    @property
     def redis_url(self) -> str:
         """The index; the supervisor's embedded Valkey listens on a socket in the data dir."""
         return self["KVCM_REDIS_URL"] or f"unix://{self.valkey_socket}"

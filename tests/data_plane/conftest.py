@@ -15,7 +15,7 @@ SPREAD_MODULES = {"test_queries", "test_writes", "test_removal", "test_programs"
 """What holds for one shard holds for several; tests that look into its keys are marked `one_shard`."""
 LOCAL_MODULES = SPREAD_MODULES | {
     *("test_races", "test_crashes", "test_locations", "test_fairness"),
-    *("test_values", "test_value_programs"),
+    *("test_values", "test_value_programs", "test_at_once", "test_registration"),
 }
 """What holds for the index in Redis holds for one in this process, but for tests marked `redis_only`."""
 

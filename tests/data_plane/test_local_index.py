@@ -16,6 +16,7 @@ import redis
 
 from apps.cache_index.services import index_recount
 from kvcm_platform import index as index_package
+from kvcm_platform.core.errors import DomainError
 from kvcm_platform.core.registry import Quota
 from kvcm_platform.duties.run import duties_run
 from kvcm_platform.duties.session import index_session
@@ -168,6 +169,24 @@ async def test_the_last_of_a_removed_instance(home, monkeypatch):
     assert list(home.redis.scan_iter("{abc:*")) == []
     assert home.redis.hlen(keyspace.LEAVING) == home.redis.hlen(keyspace.LEAVING_SINCE) == 0
     assert stats.group_usages(home.redis, [1])[1].used_bytes == 0
+
+
+async def test_a_stopped_index_can_be_recounted(empty_valkey, tmp_path):
+    remote, folder = empty_valkey.client(), tmp_path / "index"
+    registry.publish(remote, version=1, changed=(storage(tmp_path / "nfs"), group(), instance()))
+    async with local_client("rocksdb", folder, empty_valkey.socket) as client:
+        publish_limits(client)
+        async with data_plane(empty_valkey.url, client) as plane:
+            await plane.write(KEYS)
+            client.hincrby(BASE, next(f for f in client.hgetall(BASE) if f.startswith(b"b:")), 5)
+        with pytest.raises(DomainError, match="belongs to one process"):
+            await index_recount(empty_valkey.url, repair=False, rocksdb_folder=folder)
+    (found,) = await index_recount(empty_valkey.url, repair=False, rocksdb_folder=folder)
+    assert list(found.drift.values()) == [{"bytes": -5, "blocks": 0}]
+    await index_recount(empty_valkey.url, repair=True, rocksdb_folder=folder)
+    (found,) = await index_recount(empty_valkey.url, repair=False, rocksdb_folder=folder)
+    assert (found.has_drift, found.used, found.recounted) == (False, 30 * SIZE, 30 * SIZE)
+    remote.close()
 
 
 @pytest.mark.timeout(120)

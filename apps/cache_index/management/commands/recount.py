@@ -11,6 +11,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from redis.exceptions import RedisError
 
 from apps.cache_index.services import index_recount
+from kvcm_platform.core.errors import DomainError
 from kvcm_platform.index.recount import StillChanging
 
 
@@ -23,11 +24,18 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         try:
-            groups = asyncio.run(index_recount(settings.KVCM_REDIS_URL, repair=options["repair"]))
+            count = index_recount(
+                settings.KVCM_REDIS_URL,
+                repair=options["repair"],
+                rocksdb_folder=settings.KVCM_ROCKSDB_FOLDER,
+            )
+            groups = asyncio.run(count)
         except StillChanging as error:
             raise CommandError(
                 f"instance {error} changes while it is counted; stop its traffic", returncode=2
             ) from error
+        except DomainError as error:
+            raise CommandError(f"{error}; stop the metadata process first", returncode=2) from error
         except RedisError as error:
             raise CommandError(f"the index cannot be reached: {error}", returncode=2) from error
         for group in groups:
