@@ -68,3 +68,16 @@ class StepDone(models.Model):
 
     def __str__(self) -> str:
         return self.name
+
+
+class IndexStamp(models.Model):
+    """The newest stamp that the living index was seen with, by key: milliseconds of the index's clock.
+
+    An index that comes back with an older one is from an earlier time (kvcm_platform.index.life).
+    """
+
+    key = models.CharField(max_length=64, primary_key=True)
+    at_ms = models.BigIntegerField()
+
+    def __str__(self) -> str:
+        return f"{self.key} at {self.at_ms}"

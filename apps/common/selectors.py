@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
-from apps.common.models import PendingPublication, RegistryRemoval, RegistryState, StepDone
+from apps.common.models import IndexStamp, PendingPublication, RegistryRemoval, RegistryState, StepDone
 
 
 def pending_publications(*, before: datetime) -> list[int]:
@@ -39,3 +39,8 @@ def registry_version() -> int:
 def is_step_done(name: str) -> bool:
     """Whether a step of the installation was done before."""
     return StepDone.objects.filter(name=name).exists()
+
+
+def index_stamps() -> dict[str, int]:
+    """The newest stamps of the living index, by key."""
+    return dict(IndexStamp.objects.values_list("key", "at_ms"))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import NamedTuple
@@ -14,6 +14,7 @@ from django.db.models import F
 from django.utils import timezone
 
 from apps.common.models import (
+    IndexStamp,
     NumberSequence,
     PendingPublication,
     RegistryRemoval,
@@ -141,3 +142,13 @@ def removals_postpone(*, ids: Collection[int], until: datetime) -> None:
 def step_done(*, name: str) -> None:
     """Note that a step of the installation was done."""
     StepDone.objects.get_or_create(name=name)
+
+
+@transaction.atomic
+def index_stamps_store(*, stamps: Mapping[str, int]) -> None:
+    """Keep stamps of the index (kvcm_platform.index.life); they never go back."""
+    known = dict(IndexStamp.objects.values_list("key", "at_ms"))
+    newer = [IndexStamp(key=key, at_ms=at) for key, at in stamps.items() if at > known.get(key, 0)]
+    IndexStamp.objects.bulk_create(
+        newer, update_conflicts=True, unique_fields=["key"], update_fields=["at_ms"]
+    )

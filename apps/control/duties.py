@@ -16,6 +16,7 @@ from django.utils import timezone
 from apps.common.queue import DUTIES_TASK, enqueue
 from apps.common.redis_client import blocks_client, figures_client, index_client
 from apps.control.leader import Leader
+from apps.control.life import LifeKeeper
 from apps.control.services.purge import purge
 from apps.control.services.reconcile import reconcile
 from apps.instances.services import instances_note_seen
@@ -45,6 +46,7 @@ class Duties:
         self._registry = Registry()
         self._wake_id = b"$"
         self._requests: dict[str, int] = {}
+        self._life = LifeKeeper(leader, executor)
 
     async def run(self) -> None:
         """Runs all loops until cancelled."""
@@ -55,6 +57,7 @@ class Duties:
             tasks.create_task(self._every(HEARTBEAT_SECONDS, "heartbeat", self._beat))
             tasks.create_task(self._every(SEEN_SECONDS, "last seen", self.note_seen))
             tasks.create_task(self._every(0.0, "wake", self._follow_wake))
+            tasks.create_task(self._life.run())
 
     def stop(self) -> None:
         """The last act of an orderly stop: the lease goes to others, the process leaves the list."""
@@ -84,6 +87,7 @@ class Duties:
         reconcile(client=index_client())
         if self._leader.is_leader:
             heartbeat.forget_lost(index_client())
+            heartbeat.forget_functions(index_client())
             purge(client=blocks_client(), now=timezone.now())
 
     def _beat(self) -> None:

@@ -26,6 +26,7 @@ from . import processes
 from .history import History
 from .traffic import BLOCKS_SECONDS, Traffic
 from .verdict import UNREACHABLE, verdict
+from .verification import verification
 
 _FACTS_A_READ = 2000
 _TOTAL_NAMES = ("requests", "requested_blocks", "hit_blocks", "written_blocks")
@@ -118,7 +119,7 @@ class Overview:
             "groups_total": len(groups),
             "instances_total": len(self._registry.instances),
             "processes": [_process_form(state) for state in states],
-            "verdict": _verdict_form(verdict(self._registry, usages, states)),
+            "verdict": _verdict_form(verdict(self._registry, usages, states, verification(self._client))),
         }
 
     def _read_facts(self, now: float) -> None:

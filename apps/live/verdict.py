@@ -33,10 +33,16 @@ UNREACHABLE = Verdict("down", ("The index (Redis) does not answer: engines get n
 
 
 def verdict(
-    registry: Registry, usages: Mapping[int, GroupUsage], processes: Iterable[ProcessState]
+    registry: Registry,
+    usages: Mapping[int, GroupUsage],
+    processes: Iterable[ProcessState],
+    verification: str = "",
 ) -> Verdict:
+    """`verification` = what the check of an index in doubt has to say; empty without one."""
     missing = missing_roles(processes)
     reasons = [_WITHOUT[role] for role in missing]
+    if verification:
+        reasons.append(verification)
     for storage in sorted(registry.storages.values(), key=lambda entry: entry.name):
         if storage.is_enabled and not storage.is_available:
             why = storage.unavailable_reason or "its check fails"

@@ -38,6 +38,14 @@ class Deleters:
         self._backends: dict[int, DataStorageBackend] = {}
 
     def of(self, number: int) -> Deleter | str:
+        backend = self.backend(number)
+        if backend is None:
+            storage = self._storages[number]
+            return f"{storage.name}: nothing can be deleted on {storage.type}"
+        return backend if isinstance(backend, str) else BackendDeleter(backend)
+
+    def backend(self, number: int) -> DataStorageBackend | str | None:
+        """The storage itself, the reason why it cannot be used now, or None where its kind has no backend."""
         storage = self._storages.get(number)
         if storage is None:
             return UNKNOWN_STORAGE
@@ -46,9 +54,9 @@ class Deleters:
         if number not in self._backends:
             backend = backend_for(storage, RedisSlotLedger(self._session.index.connection, number))
             if backend is None:
-                return f"{storage.name}: nothing can be deleted on {storage.type}"
+                return None
             self._backends[number] = backend
-        return BackendDeleter(self._backends[number])
+        return self._backends[number]
 
     async def close(self) -> None:
         for backend in self._backends.values():

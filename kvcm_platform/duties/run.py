@@ -19,7 +19,9 @@ from kvcm_platform.core.registry import InstanceEntry
 from kvcm_platform.core.removal import MIN_DELETE_DELAY_MS
 from kvcm_platform.duties.deleters import Deleters
 from kvcm_platform.duties.session import IndexSession
+from kvcm_platform.duties.verify import Verification
 from kvcm_platform.index import keyspace, leaving, sweeps, tickets, trims
+from kvcm_platform.index.connection import Fenced
 from kvcm_platform.index.pending import RedisPending
 from kvcm_platform.index.shards import shards_of
 
@@ -35,13 +37,18 @@ DELETE_BATCH = 512
 
 @dataclass(slots=True)
 class DutiesReport:
-    """What a run did. `failures` = shards whose duty ended in an error (see the log)."""
+    """What a run did.
+
+    `lost` = locations found without their object; `failures` = shards whose duty ended in an error
+    (see the log).
+    """
 
     sessions: int = 0
     trimmed: int = 0
     reservations: int = 0
     pushes: int = 0
     cleared: int = 0
+    lost: int = 0
     failures: int = 0
     deletions: DeletionReport = field(default_factory=DeletionReport)
 
@@ -58,7 +65,15 @@ class DutyRun:
         self.report = DutiesReport()
 
     async def run(self) -> DutiesReport:
+        try:
+            await self._run()
+        except Fenced as error:
+            log.warning("the duties were taken over", reason=str(error))
+        return self.report
+
+    async def _run(self) -> None:
         await self._sweep()
+        self.report.lost += await self._verify()
         self.report.trimmed += await trims.resume(self._index, self._deadline)
         await self._delete()
         for entry in self._session.leaving:
@@ -67,12 +82,26 @@ class DutyRun:
         await self._index.pusher.flush()
         shards = [shard for entry in self._session.instances for shard in shards_of(entry)]
         self.report.pushes += await sweeps.sweep_pushes(self._index, shards)
-        return self.report
+
+    async def _verify(self) -> int:
+        """An index in doubt is checked for half of the run at most: what is due must not wait for it."""
+        deadline = time.monotonic() + (self._deadline - time.monotonic()) / 2
+        verification = Verification(self._session, deadline, self._sweep)
+        try:
+            return await verification.run()
+        except Fenced:
+            raise
+        except Exception:
+            log.exception("the check of the index failed")
+            self.report.failures += 1
+            return verification.lost
 
     async def _each(self, entry: InstanceEntry, duty: Callable[[InstanceEntry], Awaitable[int]]) -> int:
         """One duty of one instance; its failure is this instance's alone."""
         try:
             return await duty(entry)
+        except Fenced:
+            raise
         except Exception:
             log.exception("a duty failed", duty=duty.__name__, instance=entry.instance_id)
             self.report.failures += 1
@@ -82,9 +111,7 @@ class DutyRun:
         """Sessions and reservations, at most once a SWEEP_SECONDS; renews the lease."""
         if time.monotonic() - self._swept_at < SWEEP_SECONDS:
             return
-        if self._owner:
-            lease = (keyspace.DUTIES_LEASE, self._owner, LEASE_MS)
-            await self._index.connection.call("FCALL", "kvcm_lease_keep", 1, *lease)
+        await self._keep_lease()
         for entry in self._session.instances:
             await self._each(entry, self._sweep_sessions)
         groups = {group.number for group in self._session.registry.groups.values()}
@@ -92,6 +119,16 @@ class DutyRun:
             self.report.reservations += await sweeps.sweep_reservations(self._index, number)
         await self._index.pusher.flush()
         self._swept_at = time.monotonic()
+
+    async def _keep_lease(self) -> None:
+        """Raises Fenced when the lease ran out."""
+        if not self._owner:
+            return
+        is_held = await self._index.connection.call(
+            "FCALL", "kvcm_lease_keep", 1, keyspace.DUTIES_LEASE, self._owner, LEASE_MS
+        )
+        if not is_held:
+            raise Fenced("the lease of the background duties ran out")
 
     async def _sweep_sessions(self, entry: InstanceEntry) -> int:
         storages = list(self._session.registry.storages.values())
@@ -143,11 +180,15 @@ async def duties_run(session: IndexSession, *, seconds: float = RUN_SECONDS, own
 
 @asynccontextmanager
 async def duties_lease(session: IndexSession) -> AsyncIterator[str]:
-    """Holds the lease of a run and gives its owner's name; an empty one while another process has it."""
+    """Holds the lease of a run and gives its owner's name; an empty one while another process has it.
+
+    What the session's index changes meanwhile carries the lease's fencing number.
+    """
     connection, owner = session.index.connection, secrets.token_hex(8)
-    taken = await connection.call("SET", keyspace.DUTIES_LEASE, owner, "NX", "PX", LEASE_MS)
+    fence = await connection.call("FCALL", "kvcm_lease_take", 1, keyspace.DUTIES_LEASE, owner, LEASE_MS)
+    session.index.fence = fence
     await connection.call("DEL", keyspace.DUTIES_QUEUED)
     try:
-        yield owner if taken is not None else ""
+        yield owner if fence else ""
     finally:
         await connection.call("FCALL", "kvcm_lease_drop", 1, keyspace.DUTIES_LEASE, owner)

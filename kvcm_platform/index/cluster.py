@@ -9,27 +9,27 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import hiredis
 from redis.exceptions import RedisError
 
-from . import keyspace
+from . import keyspace, life
 from .address import Address, HostPort
 from .connection import Connection
-from .link import CONNECT_SECONDS, Link, load_functions
+from .link import CONNECT_SECONDS, Link, common_clock, learn_clocks, load_functions, opened_wire
 from .slots import COUNT, Master, key_of, parse_shards, redirection, slot_of
 from .wire import CALL_SECONDS, OUTAGE_SECONDS, IndexUnavailable, StaleGeneration, Wire, raised
 
 MAP_SECONDS = 0.5
 """How long a node may take to tell the map of slots before another one is asked."""
-MAX_CLOCK_SKEW_MS = 1000
-"""Reservations outlive their insert-by time by twice this (sweeps.RESERVATION_MARGIN_MS)."""
 RETRY_SECONDS = (0.01, 0.02, 0.04, 0.06, 0.07)
 """Pauses while a slot is on the move: OUTAGE_SECONDS together."""
 REFRESH_PAUSE = 0.1
 """Between two attempts to reach masters that are away."""
+MAX_STAMP_NUMBERS = 1000
+"""Names tried to find one for each master; a master without slots has none."""
 _HALF_MOVED = "access a non local key"
 """What a function's error says on either side of a slot that is moved key by key (lua/1_common.lua)."""
 
@@ -168,7 +168,7 @@ class ClusterConnection(Connection):
             link.close()
 
     async def learn_clock(self) -> None:
-        await _learn_clocks(self._links.values())
+        await learn_clocks(self._links.values())
         try:
             self._clock_offset_ms = common_clock(self._links.values())
         except IndexUnavailable:
@@ -210,11 +210,11 @@ class ClusterConnection(Connection):
         """
         masters = await self._read_shards()
         links = {one.host: self._links.get(one.host) or Link(self._address, one.host) for one in masters}
-        opened = await asyncio.gather(*map(_opened, links.values()))
+        opened = await asyncio.gather(*map(opened_wire, links.values()))
         fresh = {host: wire for host, wire in zip(links, opened, strict=True) if wire is not None}
         try:
             await self._learn_generation(links, masters, fresh)
-            await _learn_clocks(links.values())
+            await learn_clocks(links.values())
             offset = common_clock(links.values())
         except BaseException:
             for wire in fresh.values():
@@ -254,23 +254,40 @@ class ClusterConnection(Connection):
         self, links: Mapping[HostPort, Link], masters: Sequence[Master], fresh: Mapping[HostPort, Wire]
     ) -> None:
         """The lives of all masters together are the life of the index; any change begins a new one."""
-        lives = []
-        for link in links.values():
+        lives: list[life.Master] = []
+        for master in masters:
+            link = links[master.host]
             if link.identity is None or not link.identity.is_master:
                 raise IndexUnavailable(f"{link.name} cannot be reached or is no master")
-            lives.append(link.identity.text)
-        identity = " ".join(sorted(lives))
+            lives.append(life.Master(link.identity, master.slots))
+        identity = " ".join(sorted(one.server.text for one in lives))
         if identity == self._identity and not fresh:
             return
-        slot = slot_of(keyspace.GENERATION)
-        holder = next((m.host for m in masters if any(a <= slot <= b for a, b in m.slots)), None)
-        if holder is None:
-            raise IndexUnavailable("the slot of the generation is served by nobody")
-        wire = fresh.get(holder) or links[holder].wire
-        if wire is None or wire.is_lost:
-            raise IndexUnavailable(f"{links[holder].name}, which holds the generation, cannot be reached")
-        self.generation = int(await wire.ask("FCALL", "kvcm_generation", 1, keyspace.GENERATION, identity))
+
+        async def ask(key: str, *command: Any) -> Any:
+            slot = slot_of(key)
+            holder = next((m.host for m in masters if any(a <= slot <= b for a, b in m.slots)), None)
+            wire = None if holder is None else fresh.get(holder) or links[holder].wire
+            if wire is None or wire.is_lost:
+                raise IndexUnavailable(f"the server that holds {key} cannot be reached")
+            return await wire.ask(*command, timeout=CONNECT_SECONDS)
+
+        self.generation = await self.life.begin(lives, ask)
         self._identity = identity
+
+    def _stamp_keys(self) -> list[str]:
+        """The common one, and one for each master beside the one that holds it."""
+        keys = [keyspace.ALIVE]
+        holders = {id(self._slots[slot_of(keyspace.ALIVE)])}
+        for number in range(MAX_STAMP_NUMBERS):
+            if len(holders) >= len(self._links):
+                break
+            key = keyspace.alive_beside(number)
+            link = self._slots[slot_of(key)]
+            if link is not None and id(link) not in holders:
+                holders.add(id(link))
+                keys.append(key)
+        return keys
 
     def _put_into_use(
         self, links: dict[HostPort, Link], masters: Sequence[Master], fresh: Mapping[HostPort, Wire]
@@ -288,30 +305,3 @@ class ClusterConnection(Connection):
         self._links, self._slots = links, slots
         if fresh:
             self.connects += 1
-
-
-async def _opened(link: Link) -> Wire | None:
-    """A new connection where there is none; None where there is one, or none to be had."""
-    if link.is_connected:
-        return None
-    try:
-        return await link.open()
-    except (OSError, RedisError):
-        return None
-
-
-async def _learn_clocks(links: Iterable[Link]) -> None:
-    usable = [(link, link.wire) for link in links if link.wire is not None and link.wire.is_usable]
-    await asyncio.gather(*(link.learn_clock(wire) for link, wire in usable))
-
-
-def common_clock(links: Iterable[Link]) -> float:
-    """The latest clock of all masters, as an offset. Raises IndexUnavailable when they differ too much."""
-    ordered = sorted(links, key=lambda link: link.clock_offset_ms)
-    skew = ordered[-1].clock_offset_ms - ordered[0].clock_offset_ms
-    if skew > MAX_CLOCK_SKEW_MS:
-        raise IndexUnavailable(
-            f"the clock of {ordered[-1].name} is {skew / 1000:.1f} s ahead of that of {ordered[0].name};"
-            f" at most {MAX_CLOCK_SKEW_MS / 1000:g} s are allowed: keep the servers' clocks right (NTP)"
-        )
-    return ordered[-1].clock_offset_ms

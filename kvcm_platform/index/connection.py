@@ -15,7 +15,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Coroutine, Sequence
 from typing import Any, Protocol
 
-from .wire import CALL_SECONDS, OUTAGE_SECONDS, READ_SECONDS, IndexUnavailable, StaleGeneration
+from . import keyspace
+from .life import Life
+from .wire import CALL_SECONDS, OUTAGE_SECONDS, READ_SECONDS, Fenced, IndexUnavailable, StaleGeneration
 
 __all__ = [
     "CALL_SECONDS",
@@ -23,6 +25,7 @@ __all__ = [
     "READ_SECONDS",
     "Commands",
     "Connection",
+    "Fenced",
     "IndexUnavailable",
     "StaleGeneration",
 ]
@@ -50,6 +53,7 @@ class Connection(ABC):
     def __init__(self) -> None:
         self.generation = 0
         self.connects = 0
+        self.life = Life()
         self._clock_offset_ms = 0.0
 
     def now_ms(self) -> int:
@@ -67,9 +71,33 @@ class Connection(ABC):
         """The life of the server that holds a key."""
         return self.generation
 
+    def life_of(self, key: str) -> Life:
+        """What is known of the present life of the server that holds a key."""
+        return self.life
+
     @abstractmethod
     async def learn_clock(self) -> None:
         """Reads the clock anew; once a second is enough."""
+
+    async def stamp(self) -> None:
+        """Tells later lives that this one lasted until now; once a second is enough.
+
+        Nothing is stamped while it is not known whether this life may be trusted: that is judged by
+        the stamps.
+        """
+        if self.life.doubt:
+            await self.life.ask_again(self.generation, self._ask)
+        if not self.life.is_undecided:
+            keys = self._stamp_keys()
+            stamps = await self.pipeline([("FCALL", "kvcm_alive", 1, key) for key in keys])
+            self.life.remember(dict(zip(keys, map(int, stamps), strict=True)))
+
+    def _stamp_keys(self) -> list[str]:
+        """One key on each server."""
+        return [keyspace.ALIVE]
+
+    async def _ask(self, _: str, *command: Any) -> Any:
+        return await self.call(*command)
 
     @abstractmethod
     async def connect(self) -> None:

@@ -34,6 +34,7 @@ def anything_due(client: redis.Redis, known: Registry) -> bool:
         deadlines = keyspace.group_reservation_deadlines(keyspace.group(number))
         pipeline.zrangebyscore(deadlines, "-inf", now - 2000, 0, 1)
     pipeline.hlen(keyspace.TRIMS)
+    pipeline.hexists(keyspace.GENERATION, "doubt")
     return any(pipeline.execute())
 
 

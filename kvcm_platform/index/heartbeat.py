@@ -11,7 +11,7 @@ from typing import Any
 
 import redis
 
-from . import keyspace
+from . import blocking, functions, keyspace
 
 STALE_SECONDS = 5.0
 FORGET_SECONDS = 60.0
@@ -42,7 +42,7 @@ def command(role: str, node: str, detail: Mapping[str, Any] | None = None) -> tu
         "pid": os.getpid(),
         "started_at": _STARTED_AT,
         "seen_at": time.time(),
-        "detail": dict(detail or {}),
+        "detail": {"functions": functions.version(), **(detail or {})},
     }
     return ("HSET", keyspace.PROCESSES, f"{role}:{node}:{os.getpid()}", json.dumps(beat))
 
@@ -71,3 +71,26 @@ def forget_lost(client: redis.Redis) -> int:
     """Removes processes that were silent for FORGET_SECONDS; returns their number."""
     lost = [p.field for p in processes(client) if time.time() - p.seen_at > FORGET_SECONDS]
     return int(client.hdel(keyspace.PROCESSES, *lost)) if lost else 0
+
+
+def forget_functions(client: redis.Redis) -> int:
+    """Removes function libraries of versions that no process of the list uses; returns their number.
+
+    One that a process loads just before its first heartbeat is loaded again when it is missed.
+    """
+    in_use = {str(process.detail.get("functions", "")) for process in processes(client)}
+    removed = 0
+    for master in blocking.masters(client):
+        reply = master.execute_command("FUNCTION LIST", "LIBRARYNAME", f"{functions.PREFIX}*")
+        for library in functions.stale(map(_library_name, reply), in_use):
+            master.function_delete(library)
+            removed += 1
+    return removed
+
+
+def _library_name(described: Any) -> str:
+    fields = (
+        described if isinstance(described, dict) else dict(zip(described[::2], described[1::2], strict=True))
+    )
+    name = fields.get(b"library_name") or fields.get("library_name") or b""
+    return name.decode() if isinstance(name, bytes) else str(name)

@@ -10,6 +10,10 @@ REGISTRY = "{kvcm}:registry"
 REGISTRY_LOG = REGISTRY + ":log"
 REGISTRY_VERSION = REGISTRY + ":v"
 GENERATION = "{kvcm}:generation"
+ALIVE = "{kvcm}:alive"
+"""Stamped each second by living processes with the server's clock (index/life.py)."""
+VERIFYING = "{kvcm}:verifying"
+"""How far the check of a rolled-back index has come: shard -> `life:cursor`, and `progress` -> JSON."""
 
 FACTS = "kvcm:facts"
 """Capped stream of what happened (docs/architecture.md)."""
@@ -36,6 +40,11 @@ TRIM_CURSORS = "kvcm:trims:cursors"
 def instance(number: int, shard: int) -> str:
     """Base key of one shard of an instance; holds usage, sequence, epoch and generation."""
     return f"{{{number:x}:{shard}}}"
+
+
+def alive_beside(slot_number: int) -> str:
+    """The stamp of one of several masters, by a number that makes it lie there."""
+    return f"{{alive:{slot_number}}}:alive"
 
 
 def blocks(base: str) -> str:
@@ -159,7 +168,7 @@ FAULTS = "kvcm:faults"
 TOKENS = "kvcm:tokens"
 """Hash of the API tokens that may use the data plane: SHA-256 -> JSON {role, groups, expires_at}."""
 
-DUTIES_LEASE = "kvcm:duties:running"
+DUTIES_LEASE = "{kvcm:duties}:running"
 DUTIES_QUEUED = "kvcm:duties:queued"
 LEADER = "kvcm:leader"
 """`<node id>|<nonce>` of the control process that holds the background duties."""

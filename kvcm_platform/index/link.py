@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import hiredis
@@ -12,9 +12,11 @@ from redis.exceptions import RedisError
 
 from . import functions
 from .address import Address, Credentials, HostPort
-from .wire import Wire, open_wire
+from .wire import IndexUnavailable, Wire, open_wire
 
 CONNECT_SECONDS = 1.0
+MAX_CLOCK_SKEW_MS = 1000
+"""Reservations outlive their insert-by time by twice this (sweeps.RESERVATION_MARGIN_MS)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +31,11 @@ class Identity:
     history_id: str
     former_id: str
     is_master: bool
+
+    @property
+    def was_promoted(self) -> bool:
+        """Whether it was a replica before, since it began to run."""
+        return bool(self.former_id.strip("0"))
 
     @property
     def text(self) -> str:
@@ -114,3 +121,30 @@ async def _identity(wire: Wire) -> Identity:
         former_id=info.get("master_replid2", ""),
         is_master=info.get("role", "master") == "master",
     )
+
+
+async def opened_wire(link: Link) -> Wire | None:
+    """A new connection where there is none; None where there is one, or none to be had."""
+    if link.is_connected:
+        return None
+    try:
+        return await link.open()
+    except (OSError, RedisError):
+        return None
+
+
+async def learn_clocks(links: Iterable[Link]) -> None:
+    usable = [(link, link.wire) for link in links if link.wire is not None and link.wire.is_usable]
+    await asyncio.gather(*(link.learn_clock(wire) for link, wire in usable))
+
+
+def common_clock(links: Iterable[Link]) -> float:
+    """The latest clock of all masters, as an offset. Raises IndexUnavailable when they differ too much."""
+    ordered = sorted(links, key=lambda link: link.clock_offset_ms)
+    skew = ordered[-1].clock_offset_ms - ordered[0].clock_offset_ms
+    if skew > MAX_CLOCK_SKEW_MS:
+        raise IndexUnavailable(
+            f"the clock of {ordered[-1].name} is {skew / 1000:.1f} s ahead of that of {ordered[0].name};"
+            f" at most {MAX_CLOCK_SKEW_MS / 1000:g} s are allowed: keep the servers' clocks right (NTP)"
+        )
+    return ordered[-1].clock_offset_ms

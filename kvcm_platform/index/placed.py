@@ -16,6 +16,7 @@ from kvcm_platform.core.registry import Entry, GroupEntry, InstanceEntry, MetaIn
 
 from . import keyspace
 from .connection import CALL_SECONDS, Connection, IndexUnavailable
+from .life import Life
 from .slots import key_of
 
 MAX_CLOCK_DIFFERENCE_MS = 1000
@@ -111,6 +112,15 @@ class PlacedConnection(Connection):
 
     def generation_of(self, key: str) -> int:
         return self._holder(key).generation_of(key)
+
+    def life_of(self, key: str) -> Life:
+        return self._holder(key).life
+
+    async def stamp(self) -> None:
+        await self._main.stamp()
+        for other in self._others.values():
+            if other.connects:
+                await other.stamp()
 
     async def learn_clock(self) -> None:
         await self._main.learn_clock()

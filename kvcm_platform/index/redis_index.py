@@ -24,12 +24,15 @@ from kvcm_platform.core.writes import SESSION_GONE
 
 from . import codec, keyspace, records, tickets, trims
 from .connection import READ_SECONDS, Connection, IndexUnavailable, StaleGeneration
+from .life import Life
 from .recency import RecencyBuffer
 from .sessions import CHUNK, Sessions
 from .shards import ShardRef, by_shard, shards_of
 from .trims import Span
 from .usage import UsagePusher
+from .verifying import concealed
 
+MAX_LIVES = 3
 FIRST_CHUNK = 256
 """A prefix match reads this many keys first, then twice as many each time: it stops at the first miss."""
 LARGEST_CHUNK = 2048
@@ -68,6 +71,8 @@ class RedisIndex:
         self.touch = self.recency.touch
         self.on_removal: Callable[[InstanceEntry], None] = lambda instance: None
         """Called after this process removed blocks of an instance."""
+        self.fence = 0
+        """Number of the background duty whose work this is; 0 = none."""
         self.touch_keys = self.recency.touch_keys
 
     def now_ms(self) -> int:
@@ -79,17 +84,46 @@ class RedisIndex:
         return self.now_ms()
 
     async def function(self, name: str, base: str, *args: Any) -> Any:
-        """A state-changing function, the generation in front; repeated once when that has moved on."""
+        """A state-changing function, the generation in front; repeated once when that has moved on.
+
+        Raises Fenced when the work belongs to a duty whose lease another process took over.
+        """
         for _ in range(2):
+            generation = self.connection.generation_of(base)
+            caller = f"{generation}:{self.fence}" if self.fence else generation
             try:
-                generation = self.connection.generation_of(base)
-                return await self.connection.call("FCALL", name, 1, base, generation, *args)
+                return await self.connection.call("FCALL", name, 1, base, caller, *args)
             except StaleGeneration:
                 continue
         raise IndexUnavailable("the server's generation keeps changing")
 
     @guarded
     async def records(self, instance: InstanceEntry, keys: Sequence[int]) -> list[Record]:
+        """What is in doubt after a rollback (index/life.py) shows as being written: it exists."""
+        base = keyspace.instance(instance.number, 0)
+        for _ in range(MAX_LIVES):
+            generation, life = self.connection.generation_of(base), self.connection.life_of(base)
+            hidden = await self._unchecked(instance, life) if life.doubt else set()
+            found = await self._read(instance, keys)
+            if self.connection.generation_of(base) == generation:
+                return concealed(found, keys, instance.shards, hidden) if hidden else found
+        raise IndexUnavailable("the index's generation keeps changing")
+
+    async def _unchecked(self, instance: InstanceEntry, life: Life) -> set[int]:
+        """Numbers of the instance's shards that are in doubt, asked before their blocks are read."""
+        shards = [shard for shard in shards_of(instance) if not life.trusts(shard.base)]
+        checked = await self.connection.pipeline(
+            [("HGET", shard.base, "checked") for shard in shards], timeout=READ_SECONDS
+        )
+        hidden = set()
+        for shard, number in zip(shards, checked, strict=True):
+            if int(number or 0) >= life.doubt:
+                life.trust(shard.base)
+            else:
+                hidden.add(shard.shard)
+        return hidden
+
+    async def _read(self, instance: InstanceEntry, keys: Sequence[int]) -> list[Record]:
         if len(keys) == 0:
             return []
         if instance.shards > 1:

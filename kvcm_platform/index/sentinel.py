@@ -22,7 +22,7 @@ class SentinelConnection(SingleConnection):
         reasons = []
         for sentinel in self._address.hosts:
             try:
-                found = await self._ask(sentinel)
+                found = await self._master_by(sentinel)
             except (OSError, RedisError) as error:
                 reasons.append(f"{sentinel[0]}:{sentinel[1]}: {error or type(error).__name__}")
                 continue
@@ -31,7 +31,7 @@ class SentinelConnection(SingleConnection):
             reasons.append(f"{sentinel[0]}:{sentinel[1]} knows no master {self._address.master_name!r}")
         raise IndexUnavailable("; ".join(reasons))
 
-    async def _ask(self, sentinel: HostPort) -> HostPort | None:
+    async def _master_by(self, sentinel: HostPort) -> HostPort | None:
         """Raises OSError (TimeoutError among them) or RedisError."""
         # Sentinels have accounts of their own; database and master's user mean nothing to them.
         address = replace(self._address, credentials=self._address.sentinel_credentials)

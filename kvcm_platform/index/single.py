@@ -9,9 +9,9 @@ from typing import Any
 import hiredis
 from redis.exceptions import RedisError
 
-from . import keyspace
 from .address import Address, HostPort
 from .connection import Connection
+from .life import Master
 from .link import CONNECT_SECONDS, Link, load_functions
 from .wire import CALL_SECONDS, OUTAGE_SECONDS, IndexUnavailable, StaleGeneration, Wire, raised
 
@@ -111,9 +111,11 @@ class SingleConnection(Connection):
         try:
             if link.identity is None or not link.identity.is_master:
                 raise IndexUnavailable(f"{link.name} is a replica: it takes no writes")
-            self.generation = int(
-                await wire.ask("FCALL", "kvcm_generation", 1, keyspace.GENERATION, link.identity.text)
-            )
+
+            async def ask(_: str, *command: Any) -> Any:
+                return await wire.ask(*command, timeout=CONNECT_SECONDS)
+
+            self.generation = await self.life.begin([Master(link.identity, ())], ask)
         except BaseException:
             wire.abort()
             raise

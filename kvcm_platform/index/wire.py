@@ -33,6 +33,10 @@ class IndexUnavailable(RedisError):
     """
 
 
+class Fenced(RedisError):
+    """A background duty whose lease was another's meanwhile: it must end, nothing was changed."""
+
+
 class StaleGeneration(RedisError):
     """The server was restarted or replaced; the generation was read anew, the call may be repeated."""
 
@@ -166,4 +170,6 @@ def raised(reply: Any) -> RedisError:
     text = str(reply)
     if text.startswith(("LOADING", "MASTERDOWN", "READONLY", "CLUSTERDOWN", "TRYAGAIN", "MOVED", "ASK")):
         return IndexUnavailable(text)
+    if text.startswith("FENCED"):
+        return Fenced("another process has the lease of the background duties")
     return RedisError(text)

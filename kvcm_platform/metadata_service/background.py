@@ -94,6 +94,7 @@ class Background:
 
     async def _beat(self) -> None:
         await self._connection.learn_clock()
+        await self._connection.stamp()
         detail = {
             "search_cache": asdict(self._search_cache.counters),
             "permits": asdict(self._permits.counters),

@@ -75,6 +75,27 @@ def punch(path: str, offset: int, size: int) -> None:
         os.close(descriptor)
 
 
+def has_data(path: str, offset: int, size: int) -> bool:
+    """Whether a file has any data between these bytes: a slot that was punched, or never written, has none.
+
+    A file system that keeps no count of its holes says that all is data. Raises OSError.
+    """
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
+    except FileNotFoundError:
+        return False
+    try:
+        return os.lseek(descriptor, offset, os.SEEK_DATA) < offset + max(size, 1)
+    except OSError as error:
+        if error.errno == errno.ENXIO:
+            return False
+        if error.errno in _NO_PUNCH:
+            return os.fstat(descriptor).st_size > offset
+        raise
+    finally:
+        os.close(descriptor)
+
+
 def unlink(path: str) -> None:
     """Removes a file; a missing one is fine."""
     try:

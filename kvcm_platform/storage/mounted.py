@@ -70,7 +70,8 @@ class MountedBackend:
 
     async def exist(self, uris: Sequence[DataUri]) -> list[bool]:
         def look() -> list[bool]:
-            return [os.path.exists(files.checked(self._root, uri.path)) for uri in uris]
+            files.require_mark(self._root)
+            return [files.has_data(files.checked(self._root, uri.path), uri.offset, uri.size) for uri in uris]
 
         found: list[bool] = await self._run(look)
         return found

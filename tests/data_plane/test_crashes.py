@@ -11,7 +11,7 @@ from kvcm_platform.core.registry import Quota
 from kvcm_platform.index import keyspace, registry, usage
 from kvcm_platform.index.connection import IndexUnavailable
 from kvcm_platform.index.shards import shards_of
-from tests.support.data_plane import DataPlane, data_plane, found, group, instance, storage
+from tests.support.data_plane import DataPlane, data_plane, found, group, instance, own, storage
 from tests.support.valkey import valkey_server
 
 KEYS = list(range(1, 1301))
@@ -201,10 +201,10 @@ async def test_the_server_restarts(tmp_path):
             await plane.write(KEYS)
             started = await plane.start([9001, 9002])
             client.execute_command("WAITAOF", 1, 0, 3000)
-            before = plane.index.connection.generation
+            before = own(plane).generation
             await asyncio.to_thread(server.restart)
             await until_it_answers(plane)
-            assert plane.index.connection.generation > before
+            assert own(plane).generation > before
             assert len(await plane.match(KEYS)) == len(KEYS)
             await plane.finish(started, 2)
             count = await plane.recount()
@@ -225,9 +225,9 @@ async def until_it_answers(plane: DataPlane) -> None:
 async def test_an_older_generation_changes_nothing(plane, empty_valkey):
     async with data_plane(empty_valkey.url, plane.client) as stale:
         shard = stale.mirror.current.instances["model-a"]
-        old = stale.index.connection.generation
+        old = own(stale).generation
         plane.client.hset(keyspace.GENERATION, "number", old + 7)
-        plane.index.connection.server_of(BASE).generation = old + 7
+        own(plane).generation = old + 7
         await plane.write(KEYS[:3])
         with pytest.raises(Exception, match="generation"):
             await stale.index.connection.call(

@@ -208,6 +208,11 @@ class DataPlane:
         return await recount_group(self.index, "default", 1, session.instances, repair=repair)
 
 
+def own(plane: DataPlane) -> Connection:
+    """The connection to the platform's own server, whatever groups have one of theirs."""
+    return plane.index.connection.server_of(keyspace.GENERATION)
+
+
 @asynccontextmanager
 async def data_plane(
     url: str,

@@ -117,6 +117,13 @@ class ValkeyCluster:
         slot = slot_of(key)
         return next(node for node in self.nodes if node.is_running and _serves(node, slot))
 
+    def replica_of(self, master: Node) -> Node:
+        return next(
+            node
+            for node in self.nodes
+            if node.is_running and node.client.info("replication").get("master_port") == master.port
+        )
+
     def heal(self) -> None:
         """Starts what died again, former masters as replicas; returns when all is as it should be."""
         for node in self.nodes:

@@ -42,8 +42,12 @@ class Call:
     base: str
     now_ms: int
 
-    def enter(self, generation: bytes) -> None:
-        """Refuses a caller of an older generation; adopts a newer one."""
+    def enter(self, caller: bytes) -> None:
+        """Refuses a caller of an older generation; adopts a newer one.
+
+        A fencing number behind it says nothing here: this process is the only one.
+        """
+        generation = caller.partition(b":")[0]
         known = self.tx.hget(self.base, b"gen")
         if known == generation:
             return

@@ -19,6 +19,7 @@ class LocalConnection(Connection):
     """Takes the place of the connection to Redis in every adapter. Several may share one server."""
 
     def __init__(self, server: LocalServer, remote: Connection) -> None:
+        super().__init__()
         self.server = server
         self.remote = remote
         self.generation = server.generation

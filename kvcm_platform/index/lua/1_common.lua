@@ -47,14 +47,30 @@ local function now_ms()
   return tonumber(t[1]) * 1000 + math.floor(tonumber(t[2]) / 1000)
 end
 
+-- Refuses a duty whose fencing number is lower than the highest seen here: its lease was another's meanwhile.
+local function enter_fenced(base, fence)
+  local highest = call('HGET', base, 'fence')
+  if highest and tonumber(highest) > tonumber(fence) then return redis.error_reply('FENCED ' .. highest) end
+  if highest ~= fence then call('HSET', base, 'fence', fence) end
+  return nil
+end
+
 -- Refuses a caller of an older generation; adopts a newer one. Returns nil when the call may go on.
-local function enter(base, generation)
+-- caller: the generation, from background duties '<generation>:<fencing number>'.
+local function enter(base, caller)
   local known = call('HGET', base, 'gen')
-  if known == generation then return nil end
+  if known == caller then return nil end
+  local generation, fence = string.match(caller, '^(%d+):?(%d*)$')
   if known and tonumber(known) > tonumber(generation) then
     return redis.error_reply('OLDGEN ' .. known)
   end
-  call('HSET', base, 'gen', generation)
+  if fence ~= '' then
+    local refused = enter_fenced(base, fence)
+    if refused then return refused end
+  end
+  -- A shard that begins in this life has nothing that an older one could have lost.
+  if not known then call('HSET', base, 'checked', generation) end
+  if known ~= generation then call('HSET', base, 'gen', generation) end
   return nil
 end
 

@@ -122,18 +122,6 @@ register('kvcm_pushed', function(keys, args)
   return 1
 end)
 
--- kvcm_generation: the number of the present life of the index. ARGV: identity of its servers. Base {kvcm}:generation.
--- A new life's number is at least the time of its beginning in ms: data that was rolled back cannot bring a
--- number again that some process still has.
-register('kvcm_generation', function(keys, args)
-  local number = tonumber(call('HGET', keys[1], 'number') or '0')
-  if call('HGET', keys[1], 'server') ~= args[1] then
-    number = math.max(number + 1, now_ms())
-    call('HSET', keys[1], 'server', args[1], 'number', string.format('%d', number))
-  end
-  return number
-end)
-
 -- kvcm_publish: registry entries. ARGV: version, then (field, JSON or '' to remove) pairs.
 -- base = {kvcm}:registry (field '<kind>:<name>' -> '<version> <JSON>'); ':v' newest version; ':log' what changed.
 -- Entry by entry the newer version wins, so publications may arrive in any order and any number of times;

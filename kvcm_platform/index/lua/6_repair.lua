@@ -46,6 +46,15 @@ register('kvcm_retotal', function(keys)
   return changed
 end)
 
+-- kvcm_lease_take: KEYS[1] = lease, ARGV: owner, ms. Returns the fencing number of the new holder, or 0 while
+-- another one has the lease. Numbers rise, also over a rollback of the server: they are times, in ms.
+register('kvcm_lease_take', function(keys, args)
+  if not call('SET', keys[1], args[1], 'NX', 'PX', args[2]) then return 0 end
+  local fence = math.max(tonumber(call('GET', keys[1] .. ':fence') or '0') + 1, now_ms())
+  call('SET', keys[1] .. ':fence', string.format('%d', fence))
+  return fence
+end)
+
 -- kvcm_lease_keep, kvcm_lease_drop: KEYS[1] = lease, ARGV: owner[, ms]. Return 1 while the lease is the owner's.
 register('kvcm_lease_keep', function(keys, args)
   return call('GET', keys[1]) == args[1] and call('PEXPIRE', keys[1], args[2]) or 0

@@ -18,8 +18,10 @@ from kvcm_platform.core.use_cases import Blocks
 from kvcm_platform.index import blocking, keyspace
 from kvcm_platform.settings.env import Env
 from kvcm_platform.settings.parts.queues import celery_settings, channel_layers
-from tests.support.data_plane import DataPlane, data_plane, group, instance, storage
+from kvcm_platform.storage import files
+from tests.support.data_plane import DataPlane, data_plane, group, instance, own, storage
 from tests.support.eventually import eventually
+from tests.support.objects import put_objects
 from tests.support.valkey_cluster import (
     Node,
     ValkeyCluster,
@@ -62,12 +64,13 @@ async def planes(replicated: ValkeyCluster, tmp_path) -> AsyncIterator[tuple[Dat
     replicated.heal()
     replicated.flush()
     client = replicated.client()
-    entries = (storage(tmp_path), group(), instance())
+    files.mark(str(tmp_path))
+    entries = (storage(tmp_path), group(), instance(specs=[("tp0", 4096)]))
     async with (
         data_plane(replicated.url, client, *entries) as plane,
         data_plane(replicated.url, client) as other,
     ):
-        await plane.write(KEYS)
+        put_objects((await plane.write(KEYS)).locations)
         for one in (plane, other):
             assert len(await one.match(KEYS)) == len(KEYS)
         replicated.owner(BASE).client.execute_command("WAIT", 1, 3000)
@@ -76,7 +79,7 @@ async def planes(replicated: ValkeyCluster, tmp_path) -> AsyncIterator[tuple[Dat
 
 async def test_a_master_dies_and_its_replica_takes_over(planes, replicated):
     plane, other = planes
-    generation = plane.index.connection.generation
+    generation = own(plane).generation
     owner = replicated.owner(BASE)
     elsewhere = next(n for n in range(1000) if replicated.owner(keyspace.instance(n, 0)) is not owner)
     owner.kill()
@@ -89,13 +92,53 @@ async def test_a_master_dies_and_its_replica_takes_over(planes, replicated):
     resets = [one.cache.counters.resets for one in planes]
     assert await until_served(plane) > 0
     await until_served(other)
-    assert plane.index.connection.generation > generation
-    assert other.index.connection.generation == plane.index.connection.generation
+    assert own(plane).generation > generation
+    assert own(other).generation == own(plane).generation
     # What was remembered of the former life is gone.
     assert [one.cache.counters.resets for one in planes] == [number + 1 for number in resets]
+    # The replica may have missed that a block was deleted: none is served before its object was looked at.
+    assert await plane.match(KEYS) == await other.match(KEYS) == []
+    assert (await plane.duties()).lost == 0
+    assert len(await other.match(KEYS)) == len(KEYS)
     await plane.write([5001])
     assert len(await other.match([5001])) == 1
     assert not (await plane.recount()).has_drift
+
+
+async def test_only_shards_of_the_failed_master_are_in_doubt(planes, replicated):
+    plane, _ = planes
+    owner = replicated.owner(BASE)
+    number = next(n for n in range(1000) if replicated.owner(keyspace.instance(n, 0)) is not owner)
+    plane.publish(7, instance("elsewhere", number))
+    await plane.mirror.refresh()
+    await plane.write([1, 2, 3], "elsewhere")
+    await plane.index.connection.stamp()
+    owner.kill()
+    await until_served(plane)
+    assert await plane.match(KEYS) == []
+    assert len(await plane.match([1, 2, 3], instance_id="elsewhere")) == 3
+
+
+async def test_a_master_that_comes_back_by_itself_is_trusted(planes, replicated):
+    """It restarts from its own log before anybody took over; living processes remember its stamp."""
+    plane, other = planes
+    owner = replicated.owner(BASE)
+    replica = replicated.replica_of(owner)
+    replica.client.execute_command("CONFIG", "SET", "cluster-replica-no-failover", "yes")
+    try:
+        for one in planes:
+            await one.index.connection.stamp()
+        owner.client.execute_command("WAITAOF", 1, 0, 3000)
+        generation = own(plane).generation
+        owner.kill()
+        await asyncio.to_thread(owner.start_again)
+        await until_served(plane)
+        assert own(plane).generation > generation
+        assert len(await plane.match(KEYS)) == len(KEYS)
+        await until_served(other)
+        assert len(await other.match(KEYS)) == len(KEYS)
+    finally:
+        replica.client.execute_command("CONFIG", "SET", "cluster-replica-no-failover", "no")
 
 
 async def test_a_master_hangs_and_its_replica_takes_over(planes, replicated):
@@ -162,13 +205,18 @@ async def test_queues_and_channels_behind_sentinels(watched, tmp_path):
 
 async def test_sentinels_name_another_master(watched, tmp_path):
     client = blocking.client(watched.url)
-    async with data_plane(watched.url, client, storage(tmp_path), group(), instance()) as plane:
-        await plane.write(KEYS)
-        generation = plane.index.connection.generation
+    files.mark(str(tmp_path))
+    async with data_plane(
+        watched.url, client, storage(tmp_path), group(), instance(specs=[("tp0", 4096)])
+    ) as plane:
+        put_objects((await plane.write(KEYS)).locations)
+        generation = own(plane).generation
         assert watched.master.client.execute_command("WAIT", 1, 3000) == 1
         watched.master.kill()
         assert await until_served(plane, 30) > 0
-        assert plane.index.connection.generation > generation
+        assert own(plane).generation > generation
+        assert await plane.match(KEYS) == []
+        await plane.duties()
         assert len(await plane.match(KEYS)) == len(KEYS)
         await plane.write([5001])
         assert watched.replica.client.hlen(keyspace.blocks(BASE)) == len(KEYS) + 1

@@ -11,7 +11,7 @@ from kvcm_platform.index import keyspace
 from kvcm_platform.index.connecting import connection_to
 from kvcm_platform.index.connection import IndexUnavailable
 from kvcm_platform.index.slots import key_of, slot_of
-from tests.support.data_plane import data_plane, group, instance, storage
+from tests.support.data_plane import data_plane, group, instance, own, storage
 from tests.support.eventually import eventually_async
 from tests.support.valkey_cluster import Node, ValkeyCluster, move_slot, valkey_cluster
 
@@ -80,7 +80,7 @@ async def test_a_slot_moves_as_a_whole_during_traffic(plane, empty_cluster):
     await plane.write(KEYS)
     owner = empty_cluster.owner(BASE)
     target = other_than(empty_cluster, owner)
-    before, generation = plane.index.connection.connects, plane.index.connection.generation
+    before, generation = own(plane).connects, own(plane).generation
     moved = asyncio.create_task(asyncio.to_thread(move_slot, owner, target, slot_of(BASE)))
     written, key = 0, 10_000
     while not moved.done() or written < 20:
@@ -94,7 +94,7 @@ async def test_a_slot_moves_as_a_whole_during_traffic(plane, empty_cluster):
     count = await plane.recount()
     assert (count.used, count.has_drift) == ((len(KEYS) + 2 * written) * 1024, False)
     # The same servers as before: their lives, and so the caches, go on.
-    assert (plane.index.connection.connects, plane.index.connection.generation) == (before, generation)
+    assert (own(plane).connects, own(plane).generation) == (before, generation)
 
 
 @pytest.mark.usefixtures("slot_back")
@@ -133,12 +133,12 @@ async def test_a_node_joins_and_takes_a_slot(tmp_path):
     with valkey_cluster() as cluster:
         async with data_plane(cluster.url, cluster.client(), storage(tmp_path), group(), instance()) as plane:
             await plane.write(KEYS)
-            generation = plane.index.connection.generation
+            generation = own(plane).generation
             joined = cluster.join()
             await asyncio.to_thread(move_slot, cluster.owner(BASE), joined, slot_of(BASE))
             await plane.write([7001])
             assert len(await plane.match(KEYS)) == len(KEYS)
-            await eventually_async(lambda: plane.index.connection.generation > generation)
+            await eventually_async(lambda: own(plane).generation > generation)
             assert len(await plane.match([7001])) == 1
 
 
@@ -151,7 +151,7 @@ async def test_functions_that_got_lost_are_loaded_again(plane, empty_cluster):
 
 async def test_servers_whose_clocks_differ_are_not_used(plane):
     """Deadlines are compared on several servers: more than a second apart they mean nothing."""
-    connection = plane.index.connection
+    connection = own(plane)
     one = next(iter(connection._links.values()))
     learn, ahead_ms = one.learn_clock, 1500
 
