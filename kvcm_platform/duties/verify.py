@@ -12,12 +12,12 @@ from collections.abc import Awaitable, Callable, Sequence
 
 import structlog
 
-from kvcm_platform.duties.deleters import Deleters
-from kvcm_platform.duties.session import IndexSession
 from kvcm_platform.core.deletion import UNKNOWN_STORAGE
 from kvcm_platform.core.registry import InstanceEntry
 from kvcm_platform.core.removal import MIN_DELETE_DELAY_MS
 from kvcm_platform.core.uris import parse_uri
+from kvcm_platform.duties.deleters import Deleters
+from kvcm_platform.duties.session import IndexSession
 from kvcm_platform.index import keyspace
 from kvcm_platform.index.codec import StoredLocation
 from kvcm_platform.index.connection import Connection

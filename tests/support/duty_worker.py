@@ -13,9 +13,10 @@ import sys
 from collections.abc import Sequence
 from dataclasses import asdict
 
-from kvcm_platform.duties import deleters, run as duties
-from kvcm_platform.duties.session import index_session
 from kvcm_platform.core.deletion import PendingObject
+from kvcm_platform.duties import deleters
+from kvcm_platform.duties import run as duties
+from kvcm_platform.duties.session import index_session
 
 
 async def main(url: str, lease_ms: int) -> None:

@@ -52,7 +52,7 @@ LIFE = b"@"
 GENERATION = b"generation"
 
 _KEYLESS = frozenset({"TIME", "WAITAOF"})
-_TAGS_OF_REDIS = ("{kvcm}", "{mi:")
+_TAGS_OF_REDIS = ("{kvcm}", "{kvcm:", "{alive:", "{mi:")
 _OWN = frozenset({keyspace.LEAVING, keyspace.LEAVING_SINCE, keyspace.TRIMS, keyspace.TRIM_CURSORS})
 _LEASES = keyspace.TRIMS + ":"
 LEASE_FUNCTIONS = frozenset({"kvcm_lease_keep", "kvcm_lease_drop"})
