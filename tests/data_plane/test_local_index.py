@@ -29,7 +29,9 @@ from tests.support.data_plane import DataPlane, data_plane, group, instance, sto
 from tests.support.local_client import LocalClient, local_client
 from tests.support.valkey import ValkeyServer
 
-OF_REDIS = {"kvcm_version", "kvcm_generation", "kvcm_publish"}
+LIVES = {"kvcm_generation", "kvcm_judged", "kvcm_alive", "kvcm_checked", "kvcm_doubt_end"}
+"""An index in the process begins and ends with it: nobody else could have changed it."""
+OF_REDIS = {"kvcm_version", "kvcm_publish", "kvcm_lease_take", *LIVES}
 KEYS = list(range(1, 31))
 BASE = keyspace.instance(0xABC, 0)
 SIZE = 1024
