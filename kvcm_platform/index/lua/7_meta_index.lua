@@ -83,8 +83,8 @@ register('kvcm_meta_open', function(keys, args)
   return tonumber(call('HGET', keys[1], 'shards'))
 end)
 
--- kvcm_meta_reserve: all or nothing. ARGV: limit, reservation, use-by ms, then (shard, records) pairs.
--- Returns {1} or {0, records known, records reserved by others}.
+-- kvcm_meta_reserve: all or nothing. ARGV: limit, reservation, ms that it is good for, then (shard, records) pairs.
+-- Returns {1, use-by ms} or {0, records known, records reserved by others}.
 register('kvcm_meta_reserve', function(keys, args)
   local base, known, reserved, wanted = keys[1], 0, 0, 0
   for _, value in ipairs(call('HVALS', base .. ':s')) do
@@ -95,10 +95,11 @@ register('kvcm_meta_reserve', function(keys, args)
   end
   for i = 4, #args, 2 do wanted = wanted + tonumber(args[i + 1]) end
   if known + reserved + wanted > tonumber(args[1]) then return {0, known, reserved} end
+  local use_by = string.format('%.0f', now_ms() + tonumber(args[3]))
   for i = 4, #args, 2 do
-    call('HSET', base .. ':r', args[2] .. '|' .. args[i], args[i + 1] .. ' ' .. args[3])
+    call('HSET', base .. ':r', args[2] .. '|' .. args[i], args[i + 1] .. ' ' .. use_by)
   end
-  return {1}
+  return {1, tonumber(use_by)}
 end)
 
 -- kvcm_meta_push: ARGV: shard, generation, seq, records, time of the count (ms), then reservations that the shard

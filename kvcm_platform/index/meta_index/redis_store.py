@@ -144,14 +144,13 @@ class RedisStore:
             if not growth:
                 return {}, 0
             wanted = sum(growth.values())
-            seconds, _ = await self._commands.call("TIME")
-            use_by = int(seconds) * 1000 + USE_WITHIN_MS
             pairs = [part for pair in growth.items() for part in pair]
             is_granted, *state = await self._commands.call(
-                *("FCALL", "kvcm_meta_reserve", 1, self._base, self._max_records, reservation, use_by, *pairs)
+                *("FCALL", "kvcm_meta_reserve", 1, self._base, self._max_records, reservation, USE_WITHIN_MS),
+                *pairs,
             )
             if is_granted:
-                return growth, use_by
+                return growth, state[0]
             known, reserved = state
             if is_fresh and (known + wanted > self._max_records or not reserved):
                 break
