@@ -91,6 +91,8 @@ class Duties:
             purge(client=blocks_client(), now=timezone.now())
 
     def _beat(self) -> None:
+        if not self._life.has_judged:
+            return  # a platform that is ready serves its blocks
         detail = {"is_leader": self._leader.is_leader, "fence": self._leader.fence}
         heartbeat.beat(index_client(), "control", self._node_id, detail)
 

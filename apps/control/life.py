@@ -42,6 +42,8 @@ class LifeKeeper:
         self._leader = leader
         self._executor = executor
         self._servers: dict[str, Connection] = {}
+        self.has_judged = False
+        """From the first time that the index answered: until then it may be undecided (index/life.py)."""
         self._stored_at = 0.0
         self._complained_at = -COMPLAIN_SECONDS
 
@@ -70,6 +72,7 @@ class LifeKeeper:
         """Stamps the platform's own server, and learns from it which others there are."""
         own = await self._server("")
         await own.stamp()
+        self.has_judged = True
         fields = await own.call("HGETALL", keyspace.PLACED)
         placed = dict(zip(fields[::2], fields[1::2], strict=True))
         wanted = set(Places.of(placed, own=settings.KVCM_REDIS_URL).urls.values())

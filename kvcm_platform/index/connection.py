@@ -86,18 +86,22 @@ class Connection(ABC):
         the stamps.
         """
         if self.life.doubt:
-            await self.life.ask_again(self.generation, self._ask)
+            await self.learn_verdict()
         if not self.life.is_undecided:
             keys = self._stamp_keys()
             stamps = await self.pipeline([("FCALL", "kvcm_alive", 1, key) for key in keys])
             self.life.remember(dict(zip(keys, map(int, stamps), strict=True)))
+
+    async def learn_verdict(self) -> None:
+        """What others found out about this life meanwhile."""
+        await self.life.ask_again(self.generation, self._ask)
 
     def _stamp_keys(self) -> list[str]:
         """One key on each server."""
         return [keyspace.ALIVE]
 
     async def _ask(self, _: str, *command: Any) -> Any:
-        return await self.call(*command)
+        return await self.call(*command, timeout=READ_SECONDS)
 
     @abstractmethod
     async def connect(self) -> None:

@@ -103,6 +103,8 @@ class RedisIndex:
         base = keyspace.instance(instance.number, 0)
         for _ in range(MAX_LIVES):
             generation, life = self.connection.generation_of(base), self.connection.life_of(base)
+            if life.is_undecided:
+                await self.connection.server_of(base).learn_verdict()
             hidden = await self._unchecked(instance, life) if life.doubt else set()
             found = await self._read(instance, keys)
             if self.connection.generation_of(base) == generation:
