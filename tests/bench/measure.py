@@ -6,6 +6,7 @@ import statistics
 import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -48,21 +49,37 @@ def _load(rounds: Sequence[tuple[int, float, Mapping[str, float]]], latencies_ms
 
 
 def measure(
-    call: Callable[[], object], pids: Mapping[str, int], *, calls: int, rounds: int = 3, warm_up: bool = True
+    call: Callable[[], object],
+    pids: Mapping[str, int],
+    *,
+    calls: int,
+    rounds: int = 3,
+    warm_up: bool = True,
+    in_flight: int = 1,
 ) -> Load:
-    """Makes `calls` calls in each round, one after the other."""
-    for _ in range(max(3, calls // 20) if warm_up else 0):
-        call()
-    found, latencies = [], []
-    for _ in range(rounds):
-        before = {name: cpu_seconds(pid) for name, pid in pids.items()}
-        started = time.perf_counter()
-        for _ in range(calls):
+    """Makes `calls` calls in each round, `in_flight` at a time."""
+    latencies: list[float] = []
+
+    def work(_: int) -> None:
+        for _ in range(calls // in_flight):
             began = time.perf_counter()
             call()
             latencies.append((time.perf_counter() - began) * 1000)
-        seconds = time.perf_counter() - started
-        found.append((calls, seconds, {name: cpu_seconds(pid) - before[name] for name, pid in pids.items()}))
+
+    for _ in range(max(3, calls // 20) if warm_up else 0):
+        call()
+    found = []
+    with ThreadPoolExecutor(in_flight) as pool:
+        for _ in range(rounds):
+            before = {name: cpu_seconds(pid) for name, pid in pids.items()}
+            started = time.perf_counter()
+            if in_flight == 1:
+                work(0)
+            else:
+                list(pool.map(work, range(in_flight)))
+            seconds = time.perf_counter() - started
+            used = {name: cpu_seconds(pid) - before[name] for name, pid in pids.items()}
+            found.append((calls // in_flight * in_flight, seconds, used))
     return _load(found, latencies)
 
 
