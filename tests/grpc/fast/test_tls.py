@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ssl
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,30 +13,7 @@ from kvcm_platform.metadata_service.tls import ServerTls
 from kvcm_platform.settings.env import BadSetting, Env
 
 from .adversary import Adversary
-from .packages import program
 from .served import PATH, Served, served
-
-
-@pytest.fixture(scope="module")
-def files(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    """(certificate, key) for localhost."""
-    folder = tmp_path_factory.mktemp("tls")
-    certificate, key = folder / "cert.pem", folder / "key.pem"
-    request = [
-        program("openssl", "openssl"),
-        "req",
-        "-x509",
-        "-nodes",
-        "-days",
-        "2",
-        "-subj",
-        "/CN=localhost",
-    ]
-    curve = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256"]
-    names = ["-addext", "subjectAltName=DNS:localhost"]
-    outputs = ["-keyout", str(key), "-out", str(certificate)]
-    subprocess.run([*request, *curve, *names, *outputs], capture_output=True, check=True)
-    return certificate, key
 
 
 @pytest.fixture(params=["uvloop", "asyncio"])

@@ -2,7 +2,9 @@
 #include <grpcpp/grpcpp.h>
 
 #include <cstdlib>
+#include <fstream>
 #include <iostream>
+#include <iterator>
 #include <thread>
 #include <vector>
 
@@ -26,14 +28,21 @@ static meta::GetCacheLocationRequest request_of(int keys) {
   return request;
 }
 
-int main(int, char** arguments) {
+int main(int count, char** arguments) {
   grpc::ChannelArguments options;
   options.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, 1000);
   // Between calls a channel without a completion queue looks at its socket every five seconds only.
   options.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 10000);
   options.SetInt(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
   options.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
-  auto channel = grpc::CreateCustomChannel(arguments[1], grpc::InsecureChannelCredentials(), options);
+  auto security = grpc::InsecureChannelCredentials();
+  if (count > 2) {
+    std::ifstream file(arguments[2]);
+    grpc::SslCredentialsOptions files;
+    files.pem_root_certs.assign(std::istreambuf_iterator<char>(file), {});
+    security = grpc::SslCredentials(files);
+  }
+  auto channel = grpc::CreateCustomChannel(arguments[1], security, options);
   auto stub = meta::MetaService::NewStub(channel);
   for (int keys : {1, 64, 512, 4096}) {
     grpc::ClientContext context;

@@ -12,6 +12,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/connectivity"
+	"google.golang.org/grpc/credentials"
 	_ "google.golang.org/grpc/encoding/gzip"
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/metadata"
@@ -36,7 +37,13 @@ func check(isTrue bool, what string, details ...interface{}) {
 }
 
 func main() {
-	connection, err := grpc.Dial(os.Args[1], grpc.WithInsecure(), grpc.WithBlock(),
+	security := grpc.WithInsecure()
+	if len(os.Args) > 2 {
+		authority, err := credentials.NewClientTLSFromFile(os.Args[2], "")
+		check(err == nil, "the certificate", err)
+		security = grpc.WithTransportCredentials(authority)
+	}
+	connection, err := grpc.Dial(os.Args[1], security, grpc.WithBlock(),
 		grpc.WithDefaultCallOptions(grpc.ForceCodec(raw{}), grpc.MaxCallRecvMsgSize(64<<20)),
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 10 * time.Second, Timeout: time.Second, PermitWithoutStream: true}))
 	check(err == nil, "dial", err)

@@ -2,8 +2,12 @@
 const grpc = require("@grpc/grpc-js");
 const loader = require("@grpc/proto-loader");
 const assert = require("node:assert");
+const fs = require("node:fs");
 
-const [address, folder] = process.argv.slice(2);
+const [address, folder, authority] = process.argv.slice(2);
+const security = authority
+  ? grpc.credentials.createSsl(fs.readFileSync(authority))
+  : grpc.credentials.createInsecure();
 const definition = loader.loadSync("meta_service.proto", {
   includeDirs: [folder],
   keepCase: true,
@@ -11,7 +15,7 @@ const definition = loader.loadSync("meta_service.proto", {
   enums: String,
 });
 const { MetaService } = grpc.loadPackageDefinition(definition).kv_cache_manager.proto.meta;
-const client = new MetaService(address, grpc.credentials.createInsecure(), {
+const client = new MetaService(address, security, {
   "grpc.keepalive_time_ms": 1000,
   "grpc.keepalive_timeout_ms": 1000,
   "grpc.keepalive_permit_without_calls": 1,
