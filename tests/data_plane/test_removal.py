@@ -225,11 +225,10 @@ async def test_trim_all_empties_disk_and_usage(plane, disk):
 
 
 @pytest.mark.redis_only
-async def test_trim_all_takes_what_was_finished_just_now(plane, monkeypatch):
+async def test_trim_all_takes_what_was_finished_just_now(plane):
     """However late this process thinks it is: its estimate of the index's clock lags under load."""
     await plane.write(list(range(1, 20)))
-    now_ms = plane.index.now_ms
-    monkeypatch.setattr(plane.index, "now_ms", lambda: now_ms() - 500)
+    plane.index.connection.server_of(BASE)._clock_offset_ms -= 500
     await plane.service.trim_cache("model-a", 1, 0, 0)
     assert await plane.match([1]) == []
 
