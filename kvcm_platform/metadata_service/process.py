@@ -26,6 +26,7 @@ from kvcm_platform.index.search_cache import SearchCache
 from kvcm_platform.settings.env import Env
 
 from .access import MetaAccess
+from .allocator import keep_freed_memory
 from .background import Background
 from .control_link import ControlLink
 from .faults import Faults
@@ -37,7 +38,6 @@ from .registration import Registrar
 from .serving import HttpServer, listen, until
 from .tls import ServerTls
 from .transports import grpcio, http
-from .transports.fast.allocator import keep_freed_memory
 from .transports.fast.limits import Limits as FastLimits
 from .transports.fast.routes import build_routes
 from .transports.fast.server import FastServer
@@ -145,8 +145,8 @@ class Process:
     async def _rpc_server(self) -> grpc.aio.Server | FastServer:
         """The transport that KVCM_TRANSPORT names, bound to the port of MetaService."""
         port = self._env["KVCM_META_RPC_PORT"]
+        keep_freed_memory()
         if self._env["KVCM_TRANSPORT"] == "fast":
-            keep_freed_memory()
             return FastServer(
                 build_routes(self.handlers, self.control),
                 listen(self._env.bind, port, is_shared=True),
