@@ -17,8 +17,10 @@ from .address import Address, HostPort
 CALL_SECONDS = 2.0
 """A server that does not answer for this long counts as gone: a slow disk may hold its writes up."""
 READ_SECONDS = 0.5
-"""How long a read waits that a client's answer depends on; the connection stays. A busy server needs up to 340 ms
-(eight writers of 2,048 blocks on two cores under load, log being rewritten)."""
+"""How long a read waits that a client's answer depends on; the connection stays.
+
+A busy server needs up to 340 ms (eight writers of 2,048 blocks, its log being rewritten, two busy cores).
+"""
 SILENT_SECONDS = 0.5
 """Commands unanswered for this long: nothing more is sent until the server says something."""
 OUTAGE_SECONDS = 0.2
