@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from kvcm_platform.duties.session import index_session, rocksdb_session
+from kvcm_platform.index.connection import IndexUnavailable
 from kvcm_platform.index.recount import GroupCount, recount_group
 
 
@@ -22,6 +23,9 @@ async def index_recount(
     else:
         opened = rocksdb_session(redis_url, rocksdb_folder)
     async with opened as session:
+        if session.cut_off:
+            numbers = ", ".join(map(str, sorted(session.cut_off)))
+            raise IndexUnavailable(f"the Redis of these groups' own does not answer (group {numbers})")
         names = {group.number: name for name, group in session.registry.groups.items()}
         for entry in session.leaving:
             names.setdefault(entry.group_number, entry.group)

@@ -74,7 +74,7 @@ class DutyRun:
     async def _run(self) -> None:
         await self._sweep()
         self.report.lost += await self._verify()
-        self.report.trimmed += await trims.resume(self._index, self._deadline)
+        self.report.trimmed += await trims.resume(self._index, self._session.reaches, self._deadline)
         await self._delete()
         for entry in self._session.leaving:
             await self._each(entry, self._clear)
@@ -114,8 +114,7 @@ class DutyRun:
         await self._keep_lease()
         for entry in self._session.instances:
             await self._each(entry, self._sweep_sessions)
-        groups = {group.number for group in self._session.registry.groups.values()}
-        for number in sorted(groups | {entry.group_number for entry in self._session.leaving}):
+        for number in self._session.group_numbers:
             self.report.reservations += await sweeps.sweep_reservations(self._index, number)
         await self._index.pusher.flush()
         self._swept_at = time.monotonic()

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import asyncio
+from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
+
+import structlog
+from redis.exceptions import RedisError
 
 from kvcm_platform.core.registry import InstanceEntry, Registry
 from kvcm_platform.index import homes, keyspace, leaving
@@ -17,6 +21,8 @@ from kvcm_platform.index.placed import PlacedConnection
 from kvcm_platform.index.redis_index import RedisIndex
 from kvcm_platform.index.registry_mirror import RegistryMirror
 
+log = structlog.get_logger(__name__)
+
 
 @dataclass(frozen=True, slots=True)
 class IndexSession:
@@ -27,11 +33,23 @@ class IndexSession:
     leaving: tuple[InstanceEntry, ...]
     away: frozenset[int] = frozenset()
     """Numbers of instances whose index is in a metadata process: none of the index's business."""
+    cut_off: frozenset[int] = frozenset()
+    """Numbers of groups with a Redis of their own that does not answer: nothing is done for them."""
 
     @property
     def instances(self) -> list[InstanceEntry]:
         registered = self.registry.instances.values()
-        return [*(entry for entry in registered if entry.number not in self.away), *self.leaving]
+        here = [entry for entry in registered if entry.number not in self.away and self.reaches(entry)]
+        return [*here, *self.leaving]
+
+    def reaches(self, entry: InstanceEntry) -> bool:
+        return entry.group_number not in self.cut_off
+
+    @property
+    def group_numbers(self) -> list[int]:
+        """Of all groups that may hold something, removed ones included."""
+        known = {group.number for group in self.registry.groups.values()}
+        return sorted((known | {entry.group_number for entry in self.leaving}) - self.cut_off)
 
 
 @asynccontextmanager
@@ -44,13 +62,34 @@ async def index_session(redis_url: str) -> AsyncIterator[IndexSession]:
         await connection.connect()
         await mirror.refresh()
         gone = leaving.decode(await connection.call("HGETALL", keyspace.LEAVING))
-        away = await homes.away(connection, [*mirror.current.instances.values(), *gone])
+        entries = [*mirror.current.instances.values(), *gone]
+        groups = {group.number for group in mirror.current.groups.values()}
+        cut_off = await _cut_off(connection, groups | {entry.group_number for entry in entries})
+        away = await homes.away(connection, [one for one in entries if one.group_number not in cut_off])
         index = RedisIndex(connection)
-        still_here = tuple(entry for entry in gone if entry.number not in away)
-        yield IndexSession(index, mirror.current, still_here, away)
+        still_here = tuple(
+            entry for entry in gone if entry.number not in away and entry.group_number not in cut_off
+        )
+        yield IndexSession(index, mirror.current, still_here, away, cut_off)
         await index.pusher.flush()
     finally:
         await connection.close()
+
+
+async def _cut_off(connection: PlacedConnection, groups: Iterable[int]) -> frozenset[int]:
+    """Those of the groups whose own Redis cannot be used now."""
+    own = [number for number in groups if connection.is_placed(keyspace.group(number))]
+
+    async def answers(number: int) -> bool:
+        try:
+            await connection.call("EXISTS", keyspace.group(number))
+        except RedisError as error:
+            log.warning("a group's own Redis cannot be used", group=number, reason=str(error))
+            return False
+        return True
+
+    answered = await asyncio.gather(*map(answers, own))
+    return frozenset(number for number, is_there in zip(own, answered, strict=True) if not is_there)
 
 
 @asynccontextmanager

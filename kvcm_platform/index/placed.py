@@ -8,18 +8,22 @@ knows of it. Where a group lies is fixed when it is created, and is on record in
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
+
+from redis.exceptions import RedisError
 
 from kvcm_platform.core.registry import Entry, GroupEntry, InstanceEntry, MetaIndexerSettings
 
 from . import keyspace
 from .connection import CALL_SECONDS, Connection, IndexUnavailable
 from .life import Life
+from .link import MAX_CLOCK_SKEW_MS
 from .slots import key_of
 
-MAX_CLOCK_DIFFERENCE_MS = 1000
 _SCHEMES = ("redis://", "rediss://", "redis+", "rediss+", "unix://")
 
 
@@ -110,6 +114,10 @@ class PlacedConnection(Connection):
     def server_of(self, key: str) -> Connection:
         return self._holder(key)
 
+    def is_placed(self, key: str) -> bool:
+        """Whether a key lies on a Redis of its group's own."""
+        return self._holder(key) is not self._main
+
     def generation_of(self, key: str) -> int:
         return self._holder(key).generation_of(key)
 
@@ -118,14 +126,11 @@ class PlacedConnection(Connection):
 
     async def stamp(self) -> None:
         await self._main.stamp()
-        for other in self._others.values():
-            if other.connects:
-                await other.stamp()
+        await asyncio.gather(*(_if_there(one.stamp()) for one in self._others.values() if one.connects))
 
     async def learn_clock(self) -> None:
         await self._main.learn_clock()
-        for other in self._others.values():
-            await other.learn_clock()
+        await asyncio.gather(*(_if_there(one.learn_clock()) for one in self._others.values()))
 
     async def connect(self) -> None:
         """The platform's own Redis must be there; a group's is waited for by its own calls."""
@@ -175,11 +180,17 @@ class PlacedConnection(Connection):
         if not holder.connects:
             await holder.connect()
         difference = holder.now_ms() - self._main.now_ms()
-        if abs(difference) > MAX_CLOCK_DIFFERENCE_MS:
+        if abs(difference) > MAX_CLOCK_SKEW_MS:
             raise IndexUnavailable(
                 f"the clock of the group's own Redis differs from the platform's by {difference} ms"
             )
         return holder
+
+
+async def _if_there(work: Awaitable[None]) -> None:
+    """An outage of a group's own Redis is told by the calls that need it; nothing else fails for it."""
+    with suppress(RedisError):
+        await work
 
 
 def _key(command: Sequence[Any]) -> str | bytes:

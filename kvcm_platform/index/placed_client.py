@@ -14,7 +14,12 @@ from .placed import Places
 
 log = structlog.get_logger(__name__)
 REMEMBER_SECONDS = 1.0
-_NOTHING: dict[str, Callable[[], Any]] = {"hgetall": dict, "zrangebyscore": list, "zcard": int, "hlen": int}
+_NOTHING: dict[str, Callable[[], Any]] = {
+    "hgetall": dict,
+    "hget": lambda: None,
+    "zrangebyscore": list,
+    "zcard": int,
+}
 """What a pipelined command gives while a server is away: its figures are missing, not the page."""
 
 

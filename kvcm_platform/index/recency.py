@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from kvcm_platform.core.registry import InstanceEntry
 
 from . import codec, keyspace, records
+from .connection import Connection, each_to_its_end
 from .shards import of_run
 
 if TYPE_CHECKING:
@@ -18,6 +19,11 @@ _TOUCH = struct.Struct(">10sHI")
 MAX_RUNS = 200_000
 MAX_KEYS = 1_000_000
 CHUNK = 512
+
+_Touched = dict[bytes, tuple[int, int]]
+"""Run -> (depth, tick) of its last use."""
+_KeyTouch = tuple[InstanceEntry, Sequence[int], int, int]
+"""Blocks by their keys, the depth of the first, and the tick."""
 
 
 class RecencyBuffer:
@@ -30,8 +36,8 @@ class RecencyBuffer:
     def __init__(self, index: RedisIndex) -> None:
         self._index = index
         self._connection = index.connection
-        self._runs: dict[int, dict[bytes, tuple[int, int]]] = {}
-        self._keys: list[tuple[InstanceEntry, Sequence[int], int, int]] = []
+        self._runs: dict[int, _Touched] = {}
+        self._keys: list[_KeyTouch] = []
         self._chunks: dict[tuple[int, int], tuple[dict[bytes, int], int, int]] = {}
         self._run_count = self._key_count = 0
         self.dropped = 0
@@ -62,41 +68,52 @@ class RecencyBuffer:
         self._key_count += len(keys)
 
     async def flush(self) -> None:
-        keys, self._keys, self._key_count = self._keys, [], 0
-        await self._resolve(keys)
+        """Tells the servers, none of which waits for another; what one does not take is lost."""
+        runs, self._runs, self._run_count = self._runs, {}, 0
         chunks, self._chunks = self._chunks, {}
         for (number, _), (found, depth, at) in chunks.items():
-            rows = self._runs.setdefault(number, {})
+            rows = runs.setdefault(number, {})
             for run, position in found.items():
                 if rows.get(run, (0, 0))[1] < at:
                     rows[run] = (depth + position, at)
-        runs, self._runs, self._run_count = self._runs, {}, 0
-        now = self._connection.now_ms()
-        for number, touched in runs.items():
-            by_shard: dict[int, list[bytes]] = {}
-            for run, (depth, at) in touched.items():
-                packed = _TOUCH.pack(run, min(depth, 0xFFFF), max(0, now - at))
-                by_shard.setdefault(of_run(run), []).append(packed)
-            for shard, items in by_shard.items():
-                base = keyspace.instance(number, shard)
-                for start in range(0, len(items), CHUNK):
-                    await self._index.function("kvcm_touch", base, b"".join(items[start : start + CHUNK]))
+        keys, self._keys, self._key_count = self._keys, [], 0
+        by_instance: dict[int, list[_KeyTouch]] = {}
+        for touch in keys:
+            by_instance.setdefault(touch[0].number, []).append(touch)
+        by_server: dict[Connection, list[int]] = {}
+        for number in dict.fromkeys([*runs, *by_instance]):
+            server = self._connection.server_of(keyspace.instance(number, 0))
+            by_server.setdefault(server, []).append(number)
 
-    async def _resolve(self, touches: Sequence[tuple[InstanceEntry, Sequence[int], int, int]]) -> None:
-        """Turns touched keys into touched runs; the last touch of a key counts."""
-        latest: dict[int, dict[int, tuple[int, int]]] = {}
-        entries: dict[int, InstanceEntry] = {}
-        for instance, keys, depth, tick in touches:
-            entries[instance.number] = instance
-            rows = latest.setdefault(instance.number, {})
-            rows.update((int(key), (position, tick)) for position, key in enumerate(keys, depth))
-        for number, rows in latest.items():
-            touched = self._runs.setdefault(number, {})
-            items = list(rows.items())
+        async def tell(numbers: Sequence[int]) -> None:
+            for number in numbers:
+                touched = runs.get(number, {})
+                await self._resolve(by_instance.get(number, ()), touched)
+                await self._send(number, touched)
+
+        await each_to_its_end([tell(numbers) for numbers in by_server.values()])
+
+    async def _send(self, number: int, touched: _Touched) -> None:
+        now = self._connection.now_ms()
+        by_shard: dict[int, list[bytes]] = {}
+        for run, (depth, at) in touched.items():
+            packed = _TOUCH.pack(run, min(depth, 0xFFFF), max(0, now - at))
+            by_shard.setdefault(of_run(run), []).append(packed)
+        for shard, items in by_shard.items():
+            base = keyspace.instance(number, shard)
             for start in range(0, len(items), CHUNK):
-                part = items[start : start + CHUNK]
-                found = await self._index.records(entries[number], [key for key, _ in part])
-                for record, (_, (position, tick)) in zip(found, part, strict=True):
-                    for run in codec.run_names(record) if record is not None else ():
-                        if touched.get(run, (0, 0))[1] < tick:
-                            touched[run] = (position, tick)
+                await self._index.function("kvcm_touch", base, b"".join(items[start : start + CHUNK]))
+
+    async def _resolve(self, touches: Sequence[_KeyTouch], touched: _Touched) -> None:
+        """Adds the runs of touched keys of one instance; the last touch of a key counts."""
+        latest: dict[int, tuple[int, int]] = {}
+        for _, keys, depth, tick in touches:
+            latest.update((int(key), (position, tick)) for position, key in enumerate(keys, depth))
+        items = list(latest.items())
+        for start in range(0, len(items), CHUNK):
+            part = items[start : start + CHUNK]
+            found = await self._index.read_records(touches[0][0], [key for key, _ in part])
+            for record, (_, (position, tick)) in zip(found, part, strict=True):
+                for run in codec.run_names(record) if record is not None else ():
+                    if touched.get(run, (0, 0))[1] < tick:
+                        touched[run] = (position, tick)

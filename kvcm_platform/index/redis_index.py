@@ -97,9 +97,11 @@ class RedisIndex:
                 continue
         raise IndexUnavailable("the server's generation keeps changing")
 
-    @guarded
-    async def records(self, instance: InstanceEntry, keys: Sequence[int]) -> list[Record]:
-        """What is in doubt after a rollback (index/life.py) shows as being written: it exists."""
+    async def read_records(self, instance: InstanceEntry, keys: Sequence[int]) -> list[Record]:
+        """What is in doubt after a rollback (index/life.py) shows as being written: it exists.
+
+        Raises IndexUnavailable, which background work waits out; `records` is the same for calls.
+        """
         base = keyspace.instance(instance.number, 0)
         for _ in range(MAX_LIVES):
             generation, life = self.connection.generation_of(base), self.connection.life_of(base)
@@ -110,6 +112,8 @@ class RedisIndex:
             if self.connection.generation_of(base) == generation:
                 return concealed(found, keys, instance.shards, hidden) if hidden else found
         raise IndexUnavailable("the index's generation keeps changing")
+
+    records = guarded(read_records)
 
     async def _unchecked(self, instance: InstanceEntry, life: Life) -> set[int]:
         """Numbers of the instance's shards that are in doubt, asked before their blocks are read."""

@@ -11,6 +11,7 @@ import asyncio
 import json
 import secrets
 import time
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -117,13 +118,15 @@ async def scan_keys(index: RedisIndex, shard: ShardRef, cursor: bytes) -> tuple[
     return cursor, [codec.unpack_keys(field)[0] for field in flat[::2]]
 
 
-async def resume(index: RedisIndex, deadline: float) -> int:
-    """Goes on with trims whose process died; returns the number of locations marked."""
+async def resume(index: RedisIndex, is_wanted: Callable[[InstanceEntry], bool], deadline: float) -> int:
+    """Goes on with trims whose process died, of the wanted instances; returns the locations marked."""
     flat = await index.connection.call("HGETALL", keyspace.TRIMS)
     progress = Progress()
     for raw in flat[1::2]:
         data = json.loads(raw)
         data["instance"] = instance_from_dict(data["instance"])
         data["mode"] = TrimMode(data["mode"])
-        await run(index, Trim(**data), progress, deadline)
+        job = Trim(**data)
+        if is_wanted(job.instance):
+            await run(index, job, progress, deadline)
     return progress.marked

@@ -7,14 +7,15 @@ sessions whose blocks the vector contains.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgpack
 from redis.exceptions import RedisError
 
 from . import keyspace
-from .connection import Commands
+from .connection import Commands, Connection, each_to_its_end
 from .shards import ShardRef
 from .stats import parse_usage
 
@@ -54,7 +55,7 @@ async def push(connection: Commands, shard: ShardRef) -> None:
 class UsagePusher:
     """Pushes the shards that this process changed. `flush` is called every 50 ms or so."""
 
-    def __init__(self, connection: Commands) -> None:
+    def __init__(self, connection: Connection) -> None:
         self._connection = connection
         self._dirty: set[ShardRef] = set()
 
@@ -62,18 +63,26 @@ class UsagePusher:
         self._dirty.add(shard)
 
     async def flush(self) -> None:
-        """Pushes all marked shards; one whose push fails stays marked, and the others are pushed first."""
-        dirty, self._dirty = self._dirty, set()
-        failure: BaseException | None = None
-        while dirty:
-            shard = dirty.pop()
+        """Pushes all marked shards; one whose push fails stays marked, and the others are pushed first.
+
+        No server waits for another: each failure takes as long as an outage is waited for.
+        """
+        by_server: dict[Connection, list[ShardRef]] = defaultdict(list)
+        for shard in self._dirty:
+            by_server[self._connection.server_of(shard.base)].append(shard)
+        await each_to_its_end([self._push_all(shards) for shards in by_server.values()])
+
+    async def _push_all(self, shards: Sequence[ShardRef]) -> None:
+        failure: RedisError | None = None
+        for shard in shards:
+            self._dirty.discard(shard)
             try:
                 await push(self._connection, shard)
             except RedisError as error:
                 self._dirty.add(shard)
                 failure = error
             except BaseException:
-                self._dirty |= dirty | {shard}
+                self._dirty.add(shard)
                 raise
         if failure is not None:
             raise failure

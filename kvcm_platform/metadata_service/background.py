@@ -11,7 +11,7 @@ import structlog
 from redis.exceptions import RedisError
 
 from kvcm_platform.index import heartbeat, keyspace
-from kvcm_platform.index.connection import Connection
+from kvcm_platform.index.connection import Connection, each_to_its_end
 from kvcm_platform.index.facts import FactsBuffer
 from kvcm_platform.index.permits import RedisPermits
 from kvcm_platform.index.redis_index import RedisIndex
@@ -79,10 +79,15 @@ class Background:
                 tasks.create_task(every(FAULTS_SECONDS, "faults", self._faults.refresh))
 
     async def drain(self) -> None:
-        """The last flush of an orderly stop; takes the process off the list of processes."""
-        await self._index.pusher.flush()
-        await self._flush_facts()
-        await self._index.recency.flush()
+        """The last flush of an orderly stop; takes the process off the list of processes.
+
+        An outage that hinders one of these leaves the others done. Raises redis.RedisError.
+        """
+        await each_to_its_end(
+            [self._index.pusher.flush(), self._flush_facts(), self._index.recency.flush(), self._sign_off()]
+        )
+
+    async def _sign_off(self) -> None:
         field = heartbeat.command("metadata", self._node_id)[2]
         await self._connection.call("HDEL", keyspace.PROCESSES, field)
 

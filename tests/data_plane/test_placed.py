@@ -6,11 +6,15 @@ from collections.abc import AsyncIterator, Iterator
 
 import pytest
 import redis
+from redis.exceptions import RedisError
 
 from apps.storages.usage import usage_by_storage
 from kvcm_platform.core.errors import Code, DomainError
 from kvcm_platform.core.registry import FairnessLimits, MetaIndexerSettings, Quota
+from kvcm_platform.core.types import TrimStrategy
 from kvcm_platform.core.use_cases import Blocks
+from kvcm_platform.duties.run import duties_run
+from kvcm_platform.duties.session import index_session
 from kvcm_platform.index import blocking, keyspace, leaving, registry, stats
 from kvcm_platform.index.placed import Places
 from kvcm_platform.index.placed_client import PlacedClient
@@ -136,6 +140,31 @@ async def test_an_outage_is_the_groups_own(plane, far, empty_valkey):
     started = await plane.start([9000], "there")
     assert found(started.locations[0]).uri
     assert len(await plane.match(KEYS, instance_id="there")) == len(KEYS)
+
+
+async def test_the_process_and_its_duties_go_on_without_it(plane, far, empty_valkey):
+    """What the background does for everybody else must not stop with one group's server."""
+    await plane.write(KEYS, "there")
+    await plane.write(KEYS)
+    entries, tick = plane.mirror.current.instances, plane.index.now_ms() + 1000
+    for name in ("there", "model-a"):
+        plane.index.touch_keys(entries[name], KEYS[:1], 0, tick)
+    far.kill()
+    await plane.index.connection.learn_clock()
+    await plane.index.connection.stamp()
+    near = keyspace.instance(0xABC, 0)
+    before = plane.client.zrange(keyspace.recency(near), 0, -1, withscores=True)
+    with pytest.raises(RedisError):  # what loops of the background wait out
+        await plane.index.recency.flush()
+    assert plane.client.zrange(keyspace.recency(near), 0, -1, withscores=True) != before
+    # A trim asks for the clock, its removals are deleted by the duties, and sessions expire.
+    await plane.service.trim_cache("model-a", TrimStrategy.REMOVE_ALL_CACHE, 0, 0)
+    await plane.start([9000], timeout=1)
+    plane.make_due()
+    async with index_session(empty_valkey.url) as session:
+        report = await duties_run(session)
+    assert report.deletions.deleted == len(KEYS)
+    assert stats.instance_usages(lenient(plane, empty_valkey), list(entries.values()))["model-a"].blocks == 1
 
 
 def test_where_keys_lie():

@@ -10,12 +10,15 @@ from collections.abc import Collection
 from datetime import datetime, timedelta
 
 import redis
+import structlog
 
 from apps.common.selectors import Removal, removals_due
 from apps.common.services import removals_forget, removals_postpone
 from kvcm_platform.index import keyspace, leaving
 from kvcm_platform.index.facts import COUNTER_NAMES, GROUP_COUNTER_NAMES
 from kvcm_platform.index.registry import field_of
+
+log = structlog.get_logger(__name__)
 
 _AT_ONCE = 200
 _LOOK_AGAIN = timedelta(minutes=10)
@@ -85,8 +88,13 @@ def _is_purged(
 
 
 def _drop_group(client: redis.Redis, number: int) -> bool:
+    """False while the group has data left, or a Redis of its own that does not answer."""
     keys = _keys_of_group(number)
-    return bool(client.eval(_DROP_GROUP, len(keys), *keys))
+    try:
+        return bool(client.eval(_DROP_GROUP, len(keys), *keys))
+    except redis.RedisError as error:
+        log.warning("a removed group's keys cannot be dropped yet", group=number, reason=str(error))
+        return False
 
 
 def _keys_of_group(number: int) -> list[str]:

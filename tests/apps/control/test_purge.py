@@ -13,13 +13,16 @@ from apps.common.models import RegistryRemoval
 from apps.control.services.purge import purge
 from apps.control.services.reconcile import reconcile
 from apps.instances.services import group_remove, instance_remove
-from kvcm_platform.index import keyspace
+from kvcm_platform.core.registry import MetaIndexerSettings
+from kvcm_platform.index import blocking, keyspace
 from kvcm_platform.index import registry as index_registry
 from kvcm_platform.index.facts import FactsBuffer
+from kvcm_platform.index.placed_client import PlacedClient
 from tests.apps.control.conftest import Control
 from tests.factories.actors import ADMIN
 from tests.factories.objects import make_group, make_instance
 from tests.support.eventually import eventually
+from tests.support.valkey import valkey_server
 
 pytestmark = pytest.mark.django_db(transaction=True)
 LATER = timedelta(hours=1, seconds=1)
@@ -118,6 +121,18 @@ def test_a_group_waits_for_the_data_of_its_instances(index: redis.Redis, purge_l
     RegistryRemoval.objects.update(due_at=timezone.now())
     assert purge_later() == 1
     assert not index.exists(limits)
+
+
+def test_a_groups_own_redis_that_is_away_keeps_nothing_else_waiting(index: redis.Redis, settings) -> None:
+    with valkey_server() as away:
+        indexer = MetaIndexerSettings(storage_type="redis", storage_uri=away.url)
+        make_group("far", meta_indexer=indexer)
+        make_group("near")
+        for name in ("far", "near"):
+            group_remove(acting=ADMIN, name=name)
+    both = PlacedClient(index, settings.KVCM_REDIS_URL, blocking.client, is_lenient=False)
+    assert purge(client=both, now=timezone.now() + LATER) == 1
+    assert [removal.name for removal in RegistryRemoval.objects.all()] == ["far"]
 
 
 def test_a_pass_is_bounded(index: redis.Redis, purge_later: Purge, monkeypatch) -> None:
