@@ -102,14 +102,14 @@ class RedisIndex:
 
         Raises IndexUnavailable, which background work waits out; `records` is the same for calls.
         """
-        base = keyspace.instance(instance.number, 0)
+        server = self.connection.server_of(keyspace.instance(instance.number, 0))
         for _ in range(MAX_LIVES):
-            generation, life = self.connection.generation_of(base), self.connection.life_of(base)
+            generation, life = server.generation, server.life
             if life.is_undecided:
-                await self.connection.server_of(base).learn_verdict()
+                await server.learn_verdict()
             hidden = await self._unchecked(instance, life) if life.doubt else set()
             found = await self._read(instance, keys)
-            if self.connection.generation_of(base) == generation:
+            if server.generation == generation:
                 return concealed(found, keys, instance.shards, hidden) if hidden else found
         raise IndexUnavailable("the index's generation keeps changing")
 

@@ -13,6 +13,7 @@ from tests.support.valkey import ValkeyServer
 
 SPREAD_MODULES = {"test_queries", "test_writes", "test_removal", "test_programs", "test_search_cache"}
 """What holds for one shard holds for several; tests that look into its keys are marked `one_shard`."""
+SPREAD_ONLY_MODULES = {"test_same_when_spread"}
 LOCAL_MODULES = SPREAD_MODULES | {
     *("test_races", "test_crashes", "test_locations", "test_fairness"),
     *("test_values", "test_value_programs", "test_at_once", "test_registration"),
@@ -25,7 +26,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         return
     module = metafunc.module.__name__.rpartition(".")[2]
     marked = metafunc.definition.get_closest_marker
-    places = [("redis", 1)]
+    places = [("redis", 3 if module in SPREAD_ONLY_MODULES else 1)]
     if module in SPREAD_MODULES and marked("one_shard") is None:
         places.append(("redis", 3))
     if module in LOCAL_MODULES and marked("redis_only") is None:
