@@ -11,11 +11,13 @@ from tests.support.data_plane import DataPlane, data_plane, group, instance, sto
 from tests.support.local_client import local_client
 from tests.support.valkey import ValkeyServer
 
-SPREAD_MODULES = {"test_queries", "test_writes", "test_removal", "test_programs", "test_search_cache"}
+SPREAD_MODULES = {
+    *("test_queries", "test_writes", "test_removal", "test_races", "test_programs", "test_search_cache")
+}
 """What holds for one shard holds for several; tests that look into its keys are marked `one_shard`."""
 SPREAD_ONLY_MODULES = {"test_same_when_spread"}
 LOCAL_MODULES = SPREAD_MODULES | {
-    *("test_races", "test_crashes", "test_locations", "test_fairness"),
+    *("test_crashes", "test_locations", "test_fairness"),
     *("test_values", "test_value_programs", "test_at_once", "test_registration"),
 }
 """What holds for the index in Redis holds for one in this process, but for tests marked `redis_only`."""

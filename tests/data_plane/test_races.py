@@ -37,6 +37,7 @@ def remove_instance(plane: DataPlane, version: int) -> None:
     plane.publish(version, removed=[("instance", "model-a")])
 
 
+@pytest.mark.one_shard
 async def test_a_sweep_meets_a_start_between_two_chunks(plane, empty_valkey, monkeypatch):
     """The instance is removed while a Start inserts: the sweep sees another state than it read."""
     entry = plane.mirror.current.instances["model-a"]
@@ -125,6 +126,7 @@ async def settle_first_pass(plane: DataPlane) -> None:
     await plane.duties()
 
 
+@pytest.mark.one_shard
 async def test_readers_of_a_removed_instance_keep_their_time(plane):
     plane.publish(3, group(reclaim=ReclaimSettings(delay_before_delete_ms=60_000)))
     await plane.mirror.refresh()
@@ -201,6 +203,7 @@ async def test_a_refused_giant_start_does_not_hold_the_server_up(plane):
     assert (await plane.recount()).reserved == 0
 
 
+@pytest.mark.one_shard
 async def test_steps_of_the_clock_do_not_matter(plane, monkeypatch):
     real = time.time
     for step in (-10, 4000):
