@@ -9,13 +9,9 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict, deque
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from kvcm_platform.core.placement import Serving
-
-from . import codec
-from .records import runs as runs_of
 
 NOTHING = Serving(frozenset(), {}, is_readable=False)
 RECENT_DROPS = 4096
@@ -99,14 +95,9 @@ class InstanceChunks:
         is_known = all(stream.epoch is not None for stream in self.streams)
         return self.drop_count if is_known else -RECENT_DROPS
 
-    def keep(self, name: bytes, wires: tuple[bytes, ...], records: Sequence[bytes | None], mark: int) -> bool:
+    def keep(self, chunk: Chunk, mark: int) -> bool:
         """Puts a chunk in, unless one of its runs was dropped since `mark`."""
-        runs = runs_of(records, 0)
-        storages: set[int] = set()
-        for record in records:
-            if record is None:
-                return False
-            storages.update(codec.storage_numbers(record))
+        name, runs = chunk.name, chunk.runs
         missed = self.drop_count - mark
         if missed:
             if missed > len(self.recent_drops):
@@ -115,7 +106,6 @@ class InstanceChunks:
                 return False
         if name in self.chunks:
             return False
-        chunk = Chunk(name, wires, frozenset(storages), runs)
         self.chunks[name] = chunk
         for run in runs:
             self.by_run.setdefault(run, set()).add(name)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from kvcm_platform.core.placement import Serving
 from kvcm_platform.core.ports import Shape
@@ -28,6 +29,45 @@ def served(record: Record, instance: InstanceEntry, serving: Serving) -> bytes |
     if record[0] == SERVING and record[1] < PARTIAL and int.from_bytes(record[3:5]) in serving.numbers:
         return record[HEADER:]
     return None
+
+
+@dataclass(frozen=True, slots=True)
+class Scan:
+    """Blocks that are all hits, each with one location: what a chunk of them holds."""
+
+    wire: bytes
+    runs: dict[bytes, int]
+    """Run name -> depth of its first block here."""
+    storages: frozenset[int]
+
+
+def scan(records: Sequence[Record], serving: Serving) -> Scan | None:
+    """None where a block is a miss or has several locations: those are looked at one by one.
+
+    Neighbours mostly share a run, and with it all that is looked at here, so most blocks cost two
+    comparisons.
+    """
+    wires: list[bytes] = []
+    runs: dict[bytes, int] = {}
+    storages: set[int] = set()
+    head = length = b""
+    size = 0
+    for position, record in enumerate(records):
+        if record is None:
+            return None
+        if record[33:36] != length or len(record) != size:
+            if not is_single(record):
+                return None
+            length, size = record[33:36], len(record)
+        if record[:15] != head:
+            head = record[:15]
+            number = int.from_bytes(head[3:5])
+            if head[0] != SERVING or head[1] >= PARTIAL or number not in serving.numbers:
+                return None
+            storages.add(number)
+            runs.setdefault(head[5:], position)
+        wires.append(record[HEADER:])
+    return Scan(b"".join(wires), runs, frozenset(storages))
 
 
 def lacking(

@@ -24,10 +24,11 @@ from kvcm_platform.core.placement import Serving
 from kvcm_platform.core.ports import Prefix, Record
 from kvcm_platform.core.registry import InstanceEntry
 
+from . import codec
 from .chunks import CacheCounters, Chunk, InstanceChunks, StreamPosition
 from .connection import Connection, each_to_its_end
 from .following import StreamFollower
-from .records import is_single, served
+from .records import is_single, runs, scan, served
 from .redis_index import FIRST_CHUNK, LARGEST_CHUNK, RedisIndex, guarded
 from .shards import shards_of
 
@@ -172,53 +173,53 @@ class SearchCache:
             hits = 0
             for start in range(0, len(records), CHUNK):
                 part = records[start : start + CHUNK]
-                wires: list[bytes] = []
-                for record in part:
-                    wire = served(record, instance, serving)
-                    if wire is None:
-                        break
-                    wires.append(wire)
-                hits += len(wires)
-                joined = b"".join(wires)
-                pieces.append(joined)
-                if len(wires) < len(part):
-                    break
-                self.counters.miss_chunks += 1
                 begin = (at + start) * KEY_BYTES
                 name = raw[begin : begin + len(part) * KEY_BYTES]
-                choices = self._choices(joined, part, instance, serving)
-                self._keep(cache, name, choices, part, mark, serving)
-            self._index.recency.touch(instance, records[:hits], depth + at, tick)
+                plain = scan(part, serving)
+                if plain is not None:
+                    chunk, count = Chunk(name, (plain.wire,), plain.storages, plain.runs), len(part)
+                    self._index.recency.touch_runs(cache.number, plain.runs, depth + at + start, tick)
+                else:
+                    chunk, count = self._look_at(name, part, instance, serving)
+                    self._index.recency.touch(instance, part[:count], depth + at + start, tick)
+                hits += count
+                pieces.append(chunk.wires[0])
+                if count < len(part):
+                    break
+                self.counters.miss_chunks += 1
+                self._keep(cache, chunk, mark, serving)
             at += hits
             if hits < len(records):
                 break
             size = min(size * 2, LARGEST_CHUNK)
         return at
 
-    def _choices(
-        self, joined: bytes, part: Sequence[Record], instance: InstanceEntry, serving: Serving
-    ) -> tuple[bytes, ...]:
-        """Answers to choose from: several where blocks have several locations, so that all are used."""
-        if all(record is not None and is_single(record) for record in part):
-            return (joined,)
-        more = [
-            b"".join(served(record, instance, serving) or b"" for record in part) for _ in range(CHOICES - 1)
-        ]
-        return (joined, *more)
+    def _look_at(
+        self, name: bytes, part: Sequence[Record], instance: InstanceEntry, serving: Serving
+    ) -> tuple[Chunk, int]:
+        """The chunk of the hits that a part begins with, and how many they are.
 
-    def _keep(
-        self,
-        cache: InstanceChunks,
-        name: bytes,
-        wires: tuple[bytes, ...],
-        records: Sequence[bytes | None],
-        mark: int,
-        serving: Serving,
-    ) -> None:
+        It holds answers to choose from where blocks have several locations, so that all are used.
+        """
+        wires: list[bytes] = []
+        for record in part:
+            wire = served(record, instance, serving)
+            if wire is None:
+                break
+            wires.append(wire)
+        found = [record for record in part[: len(wires)] if record is not None]
+        answers = [b"".join(wires)]
+        if not all(map(is_single, found)):
+            for _ in range(CHOICES - 1):
+                answers.append(b"".join(served(record, instance, serving) or b"" for record in found))
+        storages = frozenset(number for record in found for number in codec.storage_numbers(record))
+        return Chunk(name, tuple(answers), storages, runs(found, 0)), len(wires)
+
+    def _keep(self, cache: InstanceChunks, chunk: Chunk, mark: int, serving: Serving) -> None:
         """Keeps a chunk, unless a change of the served storages or a new generation overtook its reading."""
         if cache.serving is not serving or cache.generation != self._connection.generation_of(cache.base):
             return
-        cache.keep(name, wires, records, mark)
+        cache.keep(chunk, mark)
         while self.counters.bytes > self._max_bytes:
             # The instance that was not used for longest gives first, its oldest chunk.
             oldest = next((part for part in self._instances.values() if part.chunks), None)
