@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 
 from . import masks
-from .errors import invalid
+from .errors import Code, DomainError, invalid
 from .masks import Mask
 from .placement import Serving
 from .ports import Prefix, Record
@@ -16,6 +17,8 @@ from .registry import InstanceEntry
 from .types import STORAGE_TYPE_BY_WIRE, LocationStatus, QueryType
 from .use_cases import Blocks, UseCases
 
+AT_ONCE = 512
+"""Records looked at before other calls get their turn: those of several locations take a while."""
 FIRST_READ = 256
 """A match that reads records itself begins with this many keys, then twice as many each time."""
 LARGEST_READ = 2048
@@ -159,6 +162,13 @@ class Queries(UseCases):
         keys = await self._asked(instance, blocks)
         if query != QueryType.BATCH_GET:
             raise invalid("query_type", "only QT_BATCH_GET asks by backend")
+        if len(keys) * len(selectors) > self._limits.max_keys:
+            raise DomainError(
+                Code.TOO_LARGE,
+                f"backend_selectors: {len(selectors)} for {len(keys)} blocks are more than"
+                f" {self._limits.max_keys} answers (KVCM_MAX_KEYS)",
+                field="backend_selectors",
+            )
         for selector in selectors:
             if selector.wire_type and selector.wire_type not in STORAGE_TYPE_BY_WIRE:
                 raise invalid("backend_selectors.backend_type", f"{selector.wire_type} is not a storage type")
@@ -168,7 +178,9 @@ class Queries(UseCases):
         records = await self._index.records(instance, keys)
         answer: list[list[bytes]] = [[] for _ in records]
         for selector in selectors or (BackendSelector(0, SelectStrategy.WEIGHTED_RANDOM),):
-            for found, record in zip(answer, records, strict=True):
+            for at, (found, record) in enumerate(zip(answer, records, strict=True)):
+                if at % AT_ONCE == AT_ONCE - 1:
+                    await asyncio.sleep(0)
                 wire = self._rules.served_by(record, instance, serving, selector.wire_type)
                 if wire is not None:
                     found.append(self._rules.only_specs(wire, frozenset(spec_names)) if spec_names else wire)
@@ -248,7 +260,12 @@ class Queries(UseCases):
     ) -> tuple[Sequence[Record], list[bytes | None]]:
         serving: Serving = self._readable(self._group(instance))
         records = await self._index.records(instance, keys)
-        return records, [self._rules.served(record, instance, serving) for record in records]
+        wires: list[bytes | None] = []
+        for at in range(0, len(records), AT_ONCE):
+            if at:
+                await asyncio.sleep(0)
+            wires += [self._rules.served(record, instance, serving) for record in records[at : at + AT_ONCE]]
+        return records, wires
 
     def _touch_hits(self, instance: InstanceEntry, records: Sequence[Record], hits: Sequence[bool]) -> None:
         used = [record if is_hit else None for record, is_hit in zip(records, hits, strict=True)]

@@ -143,6 +143,13 @@ class UseCases:
             )
         if instance.block_size <= 0:
             raise invalid("block_size", "the instance was registered without one, token_ids cannot be used")
+        count = len(blocks.tokens) // instance.block_size
+        if count > self._limits.max_keys:
+            raise DomainError(
+                Code.TOO_LARGE,
+                f"token_ids: {count} blocks are more than {self._limits.max_keys} (KVCM_MAX_KEYS)",
+                field="token_ids",
+            )
 
     async def _keys(self, instance: InstanceEntry, blocks: Blocks) -> Sequence[int]:
         self._check_blocks(instance, blocks)

@@ -159,7 +159,7 @@ class Writes(UseCases):
             if storage is not None and plan.object_names:
                 storage = uris.one_object_a_file(storage)
             return await self._index.write(plan, storage, serving, limits)
-        except DomainError:
+        except Exception:
             if is_counted:
                 await self._admission.session_ended(group, plan.session_id)
             raise

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 
 from kvcm_platform.core.placement import Serving
 from kvcm_platform.core.registry import InstanceEntry
 
 from . import codec
-from .codec import SERVING, StoredLocation
+from .codec import HEADER, PARTIAL, SERVING, StoredLocation
 
 
 def answer(record: bytes, instance: InstanceEntry, serving: Serving) -> bytes | None:
@@ -23,6 +23,9 @@ def answer_from(
     """The same with the locations on storages of one wire type alone; 0 = any."""
     if record is None:
         return None
+    if HEADER + int.from_bytes(record[33:36]) == len(record):
+        is_hit = record[0] == SERVING and record[1] < PARTIAL and wire_type in {0, record[2]}
+        return record[HEADER:] if is_hit and int.from_bytes(record[3:5]) in serving.numbers else None
     usable = _usable(record, serving)
     if wire_type:
         usable = [location for location in usable if location.storage_ref >> 16 == wire_type]
@@ -36,6 +39,11 @@ def has_all_specs(record: bytes | None, instance: InstanceEntry, serving: Servin
     return names.issuperset(spec.name for spec in instance.location_spec_infos)
 
 
+def covers(instance: InstanceEntry, target: int, names: Container[str]) -> bool:
+    """Whether every spec of a spec set is among these."""
+    return all(spec.name in names for spec in instance.spec_sets()[target])
+
+
 def _usable(record: bytes, serving: Serving) -> list[StoredLocation]:
     return [
         location
@@ -47,8 +55,7 @@ def _usable(record: bytes, serving: Serving) -> list[StoredLocation]:
 def _assemble(usable: list[StoredLocation], instance: InstanceEntry, serving: Serving) -> bytes | None:
     names = {location.location_id: frozenset(location.spec_names()) for location in usable}
     available = frozenset().union(*names.values())
-    sets = instance.spec_sets()
-    if not any(available.issuperset(spec.name for spec in sets[one.target]) for one in usable):
+    if not any(covers(instance, one.target, available) for one in usable):
         return None
     order = sorted(_shuffled(usable, serving), key=lambda one: -len(names[one.location_id]))
     picked: list[StoredLocation] = []

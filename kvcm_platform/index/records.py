@@ -77,13 +77,17 @@ def lacking(
         exists = record[0] != SERVING or int.from_bytes(record[3:5]) in serving.numbers
         return None if exists else shape
     counts: Counter[str] = Counter()
+    targets: set[int] = set()
     for location in codec.locations(record):
         if location.status != SERVING or location.storage_number in serving.numbers:
             counts.update(location.spec_names())
+            targets.add(location.target)
     missing = tuple(spec for spec in shape.specs if counts[spec.name] < replicas)
-    if not missing:
-        return None
-    return shape if missing == shape.specs else Shape(shape.target, missing, is_partial=True)
+    if missing:
+        return shape if missing == shape.specs else Shape(shape.target, missing, is_partial=True)
+    # Parts whose other parts failed or went are no hit for anybody: what is asked for is written anew.
+    is_hit = any(choice.covers(instance, target, counts) for target in targets)
+    return None if is_hit else shape
 
 
 def first(record: Record) -> tuple[str, int, bytes] | None:

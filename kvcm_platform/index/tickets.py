@@ -73,23 +73,10 @@ async def write(
     shards = shards_of(plan.instance)
     parts = parts_of(plan)
     index.recency.touch(plan.instance, plan.existing, 0, plan.tick_ms)
-    counts = await index.connection.pipeline([("HLEN", keyspace.blocks(shard.base)) for shard in shards])
-    left = limits.max_key_count - sum(counts)
-    reply = b"KEYS"
-    if len(plan.keys) - len(plan.replaced) <= left:
-        reply = await index.function(
-            *("kvcm_ticket_open", shards[0].base, plan.session_id, plan.deadline_ms),
-            *(codec.pack_keys(plan.keys), limits.max_sessions),
-        )
-    if reply != b"OK":
-        await release(index, plan, [shards[n] for n in parts])
-        raise refusal(reply, plan, limits)
+    await _open(index, plan, shards, list(parts), limits)
     results = await asyncio.gather(
         *(
-            # What is left of the instance's limit is open to every shard.
-            index.sessions.open(
-                part, shards[n], storage, serving, WriteLimits(NO_LIMIT, counts[n] + left), {}
-            )
+            index.sessions.open(part, shards[n], storage, serving, WriteLimits(NO_LIMIT, NO_LIMIT), {})
             for n, (_, part) in parts.items()
         ),
         return_exceptions=True,
@@ -99,6 +86,7 @@ async def write(
         with suppress(RedisError):
             await _abandon(index, plan, [storage] if storage else [])
         raise failure
+    await index.function("kvcm_ticket_placed", shards[0].base, plan.session_id)
     locations: dict[int, bytes] = {}
     for (indexes, _), result in zip(parts.values(), results, strict=True):
         assert not isinstance(result, BaseException)  # noqa: S101
@@ -106,6 +94,29 @@ async def write(
         kept = [i for at, i in enumerate(indexes) if at not in lost]
         locations.update(zip(kept, written, strict=True))
     return [locations[i] for i in sorted(locations)], set(range(len(plan.keys))) - locations.keys()
+
+
+async def _open(
+    index: RedisIndex, plan: WritePlan, shards: Sequence[ShardRef], used: Sequence[int], limits: WriteLimits
+) -> None:
+    """Opens the ticket, or gives the reservation back and raises.
+
+    The ticket announces its new keys before all are counted: so many Starts at once never pass
+    `max_key_count`, though near it one may be refused that would have fitted a moment later.
+    """
+    growth = len(plan.keys) - len(plan.replaced)
+    reply, *announced = await index.function(
+        *("kvcm_ticket_open", shards[0].base, plan.session_id, plan.deadline_ms),
+        *(codec.pack_keys(plan.keys), limits.max_sessions, growth),
+    )
+    if reply == b"OK" and growth:
+        counts = await index.connection.pipeline([("HLEN", keyspace.blocks(shard.base)) for shard in shards])
+        if sum(counts) + announced[0] > limits.max_key_count:
+            reply = b"KEYS"
+            await _abandon(index, plan, ())
+    if reply != b"OK":
+        await release(index, plan, [shards[n] for n in used])
+        raise refusal(reply, plan, limits)
 
 
 async def _abandon(index: RedisIndex, plan: WritePlan, storages: Sequence[StorageEntry]) -> None:
@@ -134,13 +145,12 @@ async def finish(index: RedisIndex, instance: InstanceEntry, session_id: str, ma
 
 
 def _flags(mask: Mask, count: int) -> str:
-    if isinstance(mask, int):
-        flags = "1" * mask + "0" * (count - mask)
-    else:
-        flags = "".join("1" if success else "0" for success in mask or ())
-    if len(flags) != count:
+    fits = mask <= count if isinstance(mask, int) else len(mask or ()) == count
+    if not fits:
         raise invalid("success_blocks", f"does not fit the {count} locations of this write session")
-    return flags
+    if isinstance(mask, int):
+        return "1" * mask + "0" * (count - mask)
+    return "".join("1" if success else "0" for success in mask or ())
 
 
 async def read(index: RedisIndex, instance: InstanceEntry, session_id: str) -> Ticket | None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+from kvcm_platform.core.errors import Code, DomainError
 from kvcm_platform.settings.env import Env
 
 
@@ -16,6 +18,15 @@ class DoorLimits:
     """Calls of one HTTP/2 connection at a time."""
     calls: int = 4096
     """Calls in work in one process, over all connections."""
+
+    def check_answer(self, pieces: Sequence[bytes]) -> None:
+        """Raises TOO_LARGE before an answer is put together that no client would get."""
+        size = sum(map(len, pieces))
+        if size > self.message_bytes:
+            raise DomainError(
+                Code.TOO_LARGE,
+                f"the answer of {size} bytes is larger than {self.message_bytes} (KVCM_MAX_MESSAGE_MB)",
+            )
 
     @classmethod
     def of(cls, env: Env) -> DoorLimits:

@@ -87,6 +87,10 @@ def blocks(request: Any) -> Blocks:
     return Blocks(request.block_keys, request.token_ids)
 
 
+MOST_KEYS = 1 << 16
+"""Blocks that a call can name at most, whatever is configured."""
+
+
 def raw_keys(keys: Sequence[int]) -> bytes:
     """Keys of a message as int64 in the machine's order of bytes."""
     if len(keys) <= FEW_KEYS:
@@ -96,7 +100,10 @@ def raw_keys(keys: Sequence[int]) -> bytes:
 
 def query_blocks(request: Any) -> Blocks:
     """The same for queries: keys as an int64 array, which costs nothing per key."""
-    return Blocks(np.asarray(request.block_keys, dtype=np.int64), request.token_ids)  # type: ignore[arg-type]
+    keys = request.block_keys
+    if len(keys) > MOST_KEYS:
+        return Blocks(keys, request.token_ids)  # to be refused: no work for these
+    return Blocks(np.asarray(keys, dtype=np.int64), request.token_ids)  # type: ignore[arg-type]
 
 
 def mask(message: Any, name: str) -> Mask:
@@ -108,7 +115,8 @@ def mask(message: Any, name: str) -> Mask:
         case "offset":
             return int(value.offset)
         case _:
-            return list(value.bool_masks.values)
+            # A longer mask says nothing about blocks that a call may name.
+            return list(value.bool_masks.values[: MOST_KEYS + 1])
 
 
 def block_mask(value: int | list[bool]) -> pb.BlockMask:

@@ -102,7 +102,7 @@ class MetaHandlers:
         self._access = access
         self._endpoint = endpoint
         self.takes_anybody = access.takes_anybody
-        self._max_calls = limits.calls
+        self._limits = limits
         self._running = 0
         self._refusals = RefusalLog()
         self.stand_down = StandDown()
@@ -174,7 +174,7 @@ class MetaHandlers:
         if not self._access.is_free(caller) or self.stand_down.is_set():
             return None
         pieces = handle(request)
-        if pieces is None:
+        if pieces is None or sum(map(len, pieces)) > self._limits.message_bytes:
             return None
         answer = b"".join((mapping.ok_head(mapping.request_id(trace_id)), *pieces))
         self._facts.rpc(rpc.name, time.perf_counter() - begun, False)
@@ -187,9 +187,9 @@ class MetaHandlers:
         failed: DomainError | None = None
         self._running += 1
         try:
-            if self._running > self._max_calls:
+            if self._running > self._limits.calls:
                 raise DomainError(
-                    Code.TOO_MANY, f"{self._max_calls} calls are in work here, the most (KVCM_MAX_CALLS)"
+                    Code.TOO_MANY, f"{self._limits.calls} calls are in work here, the most (KVCM_MAX_CALLS)"
                 )
             claim = await self._access.check(caller)
             if rpc.is_gated:
@@ -251,6 +251,7 @@ class MetaHandlers:
             request.sw_size,
             request.location_spec_names,
         )
+        self._limits.check_answer(found)
         return b"".join((mapping.ok_head(request_id), *found))
 
     def _location_at_once(self, request: pb.GetCacheLocationRequest) -> list[bytes] | None:
@@ -274,6 +275,7 @@ class MetaHandlers:
             request.location_spec_names,
             [BackendSelector(one.backend_type, one.strategy) for one in request.backend_selectors],
         )
+        self._limits.check_answer([wire for wires in found for wire in wires])
         return mapping.ok_head(request_id) + b"".join(map(location_vector, found))
 
     async def _location_len(self, request: pb.GetCacheLocationLenRequest, request_id: str) -> bytes:
@@ -288,6 +290,7 @@ class MetaHandlers:
         found = await self._service.get_cache_meta(
             request.instance_id, mapping.blocks(request), mapping.mask(request, "block_mask")
         )
+        self._limits.check_answer([meta.location for meta in found])
         metas = [json.dumps({"id": meta.location_id, "status": f"CLS_{meta.status.name}"}) for meta in found]
         head = pb.GetCacheMetaResponse(header=mapping.header(request_id), metas=metas).SerializeToString()
         return head + b"".join(meta.location for meta in found)

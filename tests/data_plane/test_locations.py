@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator
 from dataclasses import replace
@@ -10,7 +11,7 @@ import pytest
 
 from kvcm_platform.core.errors import Code, DomainError
 from kvcm_platform.core.queries import BackendSelector
-from kvcm_platform.core.types import QueryType, StorageType
+from kvcm_platform.core.types import QueryType, StorageType, TrimStrategy
 from kvcm_platform.core.use_cases import Blocks
 from kvcm_platform.index import keyspace
 from kvcm_platform.storage import files
@@ -305,3 +306,50 @@ async def test_a_crashed_start_of_parts_leaves_no_slot_behind(plane):
     assert len(freed) == 1300
     count = await plane.recount()
     assert (count.used, count.has_drift, count.reserved) == (600 * 100, False, 0)
+
+
+class TestPartsThatLostTheirOthers:
+    """Overlapping groups: what says "exists" to a writer is, or will be, a hit for a reader."""
+
+    @pytest.fixture
+    async def plane(self, plane: DataPlane) -> DataPlane:
+        names = [("f", ["full"]), ("s", ["state"]), ("both", ["full", "state"])]
+        plane.publish(2, instance("parts", 0xFA7, specs=LAYERS, groups=names))
+        await plane.mirror.refresh()
+        return plane
+
+    async def test_a_part_whose_other_part_failed_is_written_anew(self, plane):
+        first = await plane.start([1], "parts", groups=["f"])
+        rest = await plane.write([1], "parts", groups=["both"])
+        assert names(found(rest.locations[0])) == ["state"]
+        assert (await plane.start([1], "parts", groups=["s"])).mask == 1  # both parts are on their way
+        await plane.finish(first, 0, "parts")
+        assert await plane.match([1], instance_id="parts") == []
+        await plane.write([1], "parts", groups=["s"])
+        (hit,) = await plane.match([1], instance_id="parts")
+        assert names(hit) == ["state"]
+        assert not (await plane.recount()).has_drift
+
+    async def test_the_same_after_a_trim_took_the_older_part(self, plane):
+        await plane.write([1], "parts", groups=["f"])
+        old = int(plane.client.time()[0])
+        while int(plane.client.time()[0]) == old:
+            await asyncio.sleep(0.05)
+        await plane.write([1], "parts", groups=["both"])
+        await plane.service.trim_cache("parts", TrimStrategy.TIMESTAMP, 0, old)
+        plane.make_due()
+        await plane.duties()
+        assert await plane.match([1], instance_id="parts") == []
+        await plane.write([1], "parts", groups=["s"])
+        assert len(await plane.match([1], instance_id="parts")) == 1
+
+
+async def test_selectors_are_bounded(plane):
+    await plane.write(KEYS)
+    keys = list(range(1, 1001))
+    wanted = [BackendSelector(NFS, 3)] * 66
+    with pytest.raises(DomainError) as caught:
+        await plane.service.get_cache_locations_by_backend(
+            "model-a", QueryType.BATCH_GET, Blocks(keys, ()), (), wanted
+        )
+    assert (caught.value.code, caught.value.field) == (Code.TOO_LARGE, "backend_selectors")

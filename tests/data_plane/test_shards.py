@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import random
+import tracemalloc
 
 import pytest
 
 from kvcm_platform.core.errors import Code, DomainError
+from kvcm_platform.core.registry import MetaIndexerSettings
 from kvcm_platform.core.use_cases import Limits
 from kvcm_platform.index import keyspace, shards
-from tests.support.data_plane import DataPlane, data_plane, found, instance
+from tests.support.data_plane import DataPlane, data_plane, found, group, instance
 
 KEYS = list(range(1, 1301))
 SHARDS = 3
@@ -181,6 +183,41 @@ async def test_a_mask_that_does_not_fit_leaves_the_session_open(plane):
     with pytest.raises(DomainError) as caught:
         await plane.finish(started, len(KEYS))
     assert (caught.value.code, caught.value.message) == (Code.INTERNAL, "write_session_id has been deleted")
+
+
+async def test_an_offset_far_past_the_locations_costs_nothing(plane):
+    started = await plane.start([1, 2])
+    tracemalloc.start()
+    with pytest.raises(DomainError) as caught:
+        await plane.finish(started, 2**31 - 1)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert caught.value.code is Code.INVALID_ARGUMENT
+    assert peak < 1 << 20
+
+
+async def test_max_key_count_is_never_passed_however_many_start_at_once(plane, empty_valkey):
+    plane.publish(3, group(meta_indexer=MetaIndexerSettings(max_key_count=100)))
+    await plane.mirror.refresh()
+    async with data_plane(empty_valkey.url, plane.client) as other:
+        calls = [
+            (plane, other)[number % 2].start(list(range(number * 10, number * 10 + 10)))
+            for number in range(60)
+        ]
+        results = await asyncio.gather(*calls, return_exceptions=True)
+    refused = [one for one in results if isinstance(one, BaseException)]
+    assert all(isinstance(one, DomainError) and one.code is Code.CAPACITY for one in refused)
+    assert sum(plane.client.hlen(keyspace.blocks(base)) for base in BASES) <= 100
+    # One after another they fit exactly; what is there already needs no room.
+    await plane.service.trim_cache("model-a", 1, 0, 0)
+    plane.make_due()
+    await plane.duties()
+    await plane.write(list(range(1000, 1100)))
+    assert (await plane.start(list(range(1000, 1100)))).mask == 100
+    with pytest.raises(DomainError):
+        await plane.start([5000])
+    await settle(plane)
+    assert plane.client.hlen(keyspace.tickets(BASES[0])) == 0
 
 
 async def test_a_refused_start_gives_everything_back(plane, empty_valkey):

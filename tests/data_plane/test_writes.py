@@ -325,3 +325,14 @@ async def test_more_locations_than_an_answer_holds_are_refused_before_any_is_mad
     await refused(plane.start(range(1, 4097), "wide"), Code.TOO_LARGE, "block_keys")
     assert plane.client.hlen(keyspace.sessions(keyspace.instance(0xDEF, 0))) == 0
     assert len((await plane.start(range(1, 1001), "wide")).locations) == 1000
+
+
+async def test_tokens_name_no_more_blocks_than_keys_may(plane, empty_valkey):
+    async with data_plane(empty_valkey.url, plane.client, limits=Limits(max_keys=10)) as small:
+        for call in (
+            small.service.start_write("model-a", Blocks((), range(44)), (), 30),
+            small.service.get_cache_location("model-a", 2, Blocks((), range(44)), None, 0, ()),
+        ):
+            await refused(call, Code.TOO_LARGE, "token_ids")
+        started = await small.service.start_write("model-a", Blocks((), range(43)), (), 30)
+        assert len(started.locations) == 10

@@ -26,6 +26,7 @@ FUNCTIONS: dict[str, Callable[[Call, Sequence[bytes]], Any]] = {
     "kvcm_park": sessions.park,
     "kvcm_fail": sessions.fail,
     "kvcm_ticket_open": sessions.ticket_open,
+    "kvcm_ticket_placed": sessions.ticket_placed,
     "kvcm_ticket_decide": sessions.ticket_decide,
     "kvcm_ticket_drop": sessions.ticket_drop,
     "kvcm_remove": removal.remove,

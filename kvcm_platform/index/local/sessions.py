@@ -362,18 +362,34 @@ def _pack_ticket(state: int, deadline_ms: int, count: int) -> bytes:
     return bytes((state,)) + deadline_ms.to_bytes(6) + count.to_bytes(3)
 
 
-def ticket_open(call: Call, args: Sequence[bytes]) -> bytes:
+def _settle(call: Call, sid: bytes) -> None:
+    tickets = keyspace.tickets(call.base)
+    growth = call.tx.hget(tickets, sid + b":g")
+    if growth is not None:
+        call.tx.hdel(tickets, sid + b":g")
+        if call.tx.hincrby(tickets, b"#", -int(growth)) == 0:
+            call.tx.hdel(tickets, b"#")
+
+
+def ticket_open(call: Call, args: Sequence[bytes]) -> Reply:
     call.enter(args[0])
     sid, deadline, keys = args[1], int(args[2]), args[3]
     if call.now_ms > deadline:
-        return b"LATE"
+        return [b"LATE"]
     deadlines = keyspace.ticket_deadlines(call.base)
     if call.tx.zcard(deadlines) >= int(args[4]):
-        return b"SESSIONS"
+        return [b"SESSIONS"]
     ticket = _pack_ticket(OPEN, deadline, len(keys) // KEY_BYTES)
-    call.tx.hset(keyspace.tickets(call.base), {sid: ticket, sid + b":k": keys})
+    tickets = keyspace.tickets(call.base)
+    call.tx.hset(tickets, {sid: ticket, sid + b":k": keys, sid + b":g": args[5]})
     call.tx.zadd(deadlines, sid, deadline)
-    return b"OK"
+    return [b"OK", call.tx.hincrby(tickets, b"#", int(args[5]))]
+
+
+def ticket_placed(call: Call, args: Sequence[bytes]) -> int:
+    call.enter(args[0])
+    _settle(call, args[1])
+    return 1
 
 
 def ticket_decide(call: Call, args: Sequence[bytes]) -> int:
@@ -396,5 +412,6 @@ def ticket_decide(call: Call, args: Sequence[bytes]) -> int:
 def ticket_drop(call: Call, args: Sequence[bytes]) -> int:
     call.enter(args[0])
     sid = args[1]
+    _settle(call, sid)
     call.tx.hdel(keyspace.tickets(call.base), sid, sid + b":k", sid + b":m")
     return int(call.tx.zrem(keyspace.ticket_deadlines(call.base), sid))
