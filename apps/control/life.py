@@ -21,6 +21,7 @@ from apps.common.selectors import index_stamps
 from apps.common.services import index_stamps_store
 from apps.control.leader import Leader
 from kvcm_platform.index import keyspace
+from kvcm_platform.index.address import BadAddress
 from kvcm_platform.index.connecting import connection_to
 from kvcm_platform.index.connection import Connection
 from kvcm_platform.index.placed import Places
@@ -63,7 +64,7 @@ class LifeKeeper:
     async def _attempt(self, work: Awaitable[None]) -> None:
         try:
             await work
-        except (RedisError, DatabaseError, OSError) as error:
+        except (RedisError, BadAddress, DatabaseError, OSError) as error:
             if time.monotonic() - self._complained_at >= COMPLAIN_SECONDS:
                 self._complained_at = time.monotonic()
                 log.warning("the life of the index cannot be followed", error=str(error))
@@ -77,9 +78,12 @@ class LifeKeeper:
         placed = dict(zip(fields[::2], fields[1::2], strict=True))
         wanted = set(Places.of(placed, own=settings.KVCM_REDIS_URL).urls.values())
         for url in wanted - self._servers.keys():
-            await self._server(url)
+            await self._attempt(self._open(url))
         for url in self._servers.keys() - wanted - {""}:
             await self._servers.pop(url).close()
+
+    async def _open(self, url: str) -> None:
+        await self._server(url)
 
     async def _server(self, url: str) -> Connection:
         """A connection whose first answer is judged by what the database remembers; "" = the own one."""

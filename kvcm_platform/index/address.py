@@ -17,6 +17,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 
 DEFAULT_PORT = 6379
 SENTINEL_PORT = 26379
+MAX_DIGITS = 9
 _OPTIONS = frozenset({"ca", "db", "sentinel_user", "sentinel_password"})
 _KINDS = {"redis": "single", "unix": "single", "redis+cluster": "cluster", "redis+sentinel": "sentinel"}
 
@@ -60,7 +61,10 @@ def is_cluster(url: str) -> bool:
 
 def parse(url: str) -> Address:
     """Raises BadAddress."""
-    parts = urlsplit(url)
+    try:
+        parts = urlsplit(url)
+    except ValueError as error:
+        raise BadAddress("the hosts of a Redis URL cannot be read") from error
     scheme = parts.scheme.replace("rediss", "redis", 1)
     if scheme not in _KINDS or parts.scheme not in {scheme, scheme.replace("redis", "rediss")}:
         raise BadAddress(
@@ -111,8 +115,8 @@ def _path(scheme: str, path: str) -> tuple[str, str, str]:
 def _hosts(servers: str, default_port: int) -> tuple[HostPort, ...]:
     found = []
     for text in servers.split(","):
-        one = urlsplit(f"//{text}")
         try:
+            one = urlsplit(f"//{text}")
             found.append((one.hostname or "localhost", one.port or default_port))
         except ValueError as error:
             raise BadAddress(f"{text!r} is not host:port") from error
@@ -120,6 +124,6 @@ def _hosts(servers: str, default_port: int) -> tuple[HostPort, ...]:
 
 
 def _number(text: str, what: str) -> int:
-    if not text.isdecimal():
-        raise BadAddress(f"{text!r} is not a {what}")
+    if not (text.isascii() and text.isdecimal() and len(text) <= MAX_DIGITS):
+        raise BadAddress(f"{text[:20]!r} is not a {what}")
     return int(text)

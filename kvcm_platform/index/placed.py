@@ -9,7 +9,7 @@ knows of it. Where a group lies is fixed when it is created, and is on record in
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -19,6 +19,7 @@ from redis.exceptions import RedisError
 from kvcm_platform.core.registry import Entry, GroupEntry, InstanceEntry, MetaIndexerSettings
 
 from . import keyspace
+from .address import BadAddress
 from .connection import CALL_SECONDS, Connection, IndexUnavailable
 from .life import Life
 from .link import MAX_CLOCK_SKEW_MS
@@ -98,6 +99,7 @@ class PlacedConnection(Connection):
         self._places = places
         self._connect_to = connect_to
         self._others: dict[str, Connection] = {}
+        self._following: dict[str, asyncio.Task[None]] = {}
 
     @property
     def generation(self) -> int:  # type: ignore[override]
@@ -116,7 +118,7 @@ class PlacedConnection(Connection):
 
     def is_placed(self, key: str) -> bool:
         """Whether a key lies on a Redis of its group's own."""
-        return self._holder(key) is not self._main
+        return bool(self._places().url_of(key))
 
     def generation_of(self, key: str) -> int:
         return self._holder(key).generation_of(key)
@@ -125,18 +127,23 @@ class PlacedConnection(Connection):
         return self._holder(key).life
 
     async def stamp(self) -> None:
+        """Stamps the platform's own Redis; groups' are followed meanwhile and waited for by nobody."""
+        for url, other in self._others.items():
+            if other.connects and (url not in self._following or self._following[url].done()):
+                self._following[url] = asyncio.ensure_future(_follow(other))
         await self._main.stamp()
-        await asyncio.gather(*(_if_there(one.stamp()) for one in self._others.values() if one.connects))
 
     async def learn_clock(self) -> None:
+        """The platform's own clock is what counts; those of others are only held against it."""
         await self._main.learn_clock()
-        await asyncio.gather(*(_if_there(one.learn_clock()) for one in self._others.values()))
 
     async def connect(self) -> None:
         """The platform's own Redis must be there; a group's is waited for by its own calls."""
         await self._main.connect()
 
     async def close(self) -> None:
+        for task in self._following.values():
+            task.cancel()
         await self._main.close()
         for other in self._others.values():
             await other.close()
@@ -164,12 +171,16 @@ class PlacedConnection(Connection):
         return replies
 
     def _holder(self, key: str | bytes) -> Connection:
+        """Raises IndexUnavailable for a URL that says nothing."""
         url = self._places().url_of(key)
         if not url:
             return self._main
         known = self._others.get(url)
         if known is None:
-            known = self._others[url] = self._connect_to(url)
+            try:
+                known = self._others[url] = self._connect_to(url)
+            except BadAddress as error:
+                raise IndexUnavailable(f"the group's own Redis cannot be used: {error}") from error
         return known
 
     async def _ready(self, key: str | bytes) -> Connection:
@@ -187,10 +198,11 @@ class PlacedConnection(Connection):
         return holder
 
 
-async def _if_there(work: Awaitable[None]) -> None:
-    """An outage of a group's own Redis is told by the calls that need it; nothing else fails for it."""
+async def _follow(other: Connection) -> None:
+    """Clock and stamp of a group's own Redis; its outage is told by the calls that need it."""
     with suppress(RedisError):
-        await work
+        await other.learn_clock()
+        await other.stamp()
 
 
 def _key(command: Sequence[Any]) -> str | bytes:

@@ -10,6 +10,7 @@ import redis
 import structlog
 
 from . import keyspace
+from .address import BadAddress
 from .placed import Places
 
 log = structlog.get_logger(__name__)
@@ -45,8 +46,15 @@ class PlacedClient:
         return places
 
     def of(self, key: str) -> redis.Redis:
-        url = self.places().url_of(key)
-        return self._client_of(url) if url else self.main
+        """Raises redis.RedisError."""
+        return self.at(self.places().url_of(key))
+
+    def at(self, url: str) -> redis.Redis:
+        """The client of a group's own Redis; "" = the platform's. Raises redis.RedisError."""
+        try:
+            return self._client_of(url) if url else self.main
+        except BadAddress as error:
+            raise redis.ConnectionError(f"a group's own Redis cannot be used: {error}") from error
 
     def eval(self, script: str, numkeys: int, *args: Any) -> Any:
         return self.of(args[0]).eval(script, numkeys, *args)
@@ -75,25 +83,26 @@ class PlacedPipeline:
         return collect
 
     def execute(self) -> list[Any]:
-        by_server: dict[redis.Redis, list[int]] = {}
+        places = self._client.places()
+        by_url: dict[str, list[int]] = {}
         for number, (_, args, _) in enumerate(self._commands):
-            by_server.setdefault(self._client.of(args[0]), []).append(number)
+            by_url.setdefault(places.url_of(args[0]), []).append(number)
         replies: list[Any] = [None] * len(self._commands)
-        for server, numbers in by_server.items():
-            for number, reply in zip(numbers, self._ask(server, numbers), strict=True):
+        for url, numbers in by_url.items():
+            for number, reply in zip(numbers, self._ask(url, numbers), strict=True):
                 replies[number] = reply
         self._commands.clear()
         return replies
 
-    def _ask(self, server: redis.Redis, numbers: list[int]) -> list[Any]:
+    def _ask(self, url: str, numbers: list[int]) -> list[Any]:
         try:
-            pipeline = server.pipeline(transaction=False)
+            pipeline = self._client.at(url).pipeline(transaction=False)
             for number in numbers:
                 name, args, options = self._commands[number]
                 getattr(pipeline, name)(*args, **options)
             return list(pipeline.execute())
         except redis.RedisError as error:
-            if server is self._client.main or not self._client.is_lenient:
+            if not url or not self._client.is_lenient:
                 raise
             log.warning("a group's own Redis does not answer", reason=str(error))
             return [_NOTHING[self._commands[number][0]]() for number in numbers]

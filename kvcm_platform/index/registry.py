@@ -27,6 +27,7 @@ from kvcm_platform.core.registry import (
 from kvcm_platform.core.types import WIRE_STORAGE_TYPE
 
 from . import blocking, functions, keyspace
+from .address import BadAddress
 from .placed import Places, own_url, place_commands
 
 log = structlog.get_logger(__name__)
@@ -97,7 +98,7 @@ def set_limits(client: redis.Redis, groups: Iterable[GroupEntry], version: int) 
             with blocking.client(url) as own:
                 ensure_functions(own)
                 own.execute_command(*limits_command(group, version))
-        except redis.RedisError as error:
+        except (redis.RedisError, BadAddress) as error:
             log.warning("limits not set on the group's own Redis", group=group.name, reason=str(error))
 
 

@@ -56,6 +56,12 @@ def test_accounts_in_a_url():
         ("redis+cluster://a/1", "database 0"),
         ("redis://h:port", "host:port"),
         ("redis://h/x", "database"),
+        ("redis://h/\u0663", "database"),
+        ("redis://h/" + "9" * 5000, "database"),
+        ("redis://[::1", "hosts"),
+        ("redis://[zz]:1", "hosts"),
+        ("redis+cluster://[::1],[::2", "host"),
+        ("redis+cluster://a,[", "host"),
         ("redis://h?protokoll=3", "protokoll"),
     ],
 )

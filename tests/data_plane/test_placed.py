@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Iterator
 
 import pytest
@@ -165,6 +166,42 @@ async def test_the_process_and_its_duties_go_on_without_it(plane, far, empty_val
         report = await duties_run(session)
     assert report.deletions.deleted == len(KEYS)
     assert stats.instance_usages(lenient(plane, empty_valkey), list(entries.values()))["model-a"].blocks == 1
+
+
+async def test_nobody_waits_for_its_clock(plane, monkeypatch):
+    """A server that never answers holds up neither the heartbeat nor trims of other groups."""
+    await plane.write(KEYS[:3], "there")
+    await plane.write(KEYS[:3])
+    connection, asked = plane.index.connection, asyncio.Event()
+
+    async def never() -> None:
+        asked.set()
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(connection.server_of(FAR), "learn_clock", never)
+    async with asyncio.timeout(10):
+        await connection.stamp()
+        await asked.wait()
+        await connection.learn_clock()
+        await connection.stamp()
+        await plane.service.trim_cache("model-a", TrimStrategy.REMOVE_ALL_CACHE, 0, 0)
+
+
+async def test_a_url_that_says_nothing_is_its_groups_trouble_alone(plane, far, empty_valkey):
+    indexer = MetaIndexerSettings(storage_type="redis", storage_uri="redis://[::1", max_key_count=100)
+    lost = instance("lost", 0xBAD, group="lost", group_number=8)
+    plane.publish(3, group(name="lost", number=8, meta_indexer=indexer), lost, group(quota=Quota(77)))
+    assert registry.read_version(plane.client) == 3
+    await plane.mirror.refresh()
+    assert plane.mirror.current.groups["default"].quota.capacity_bytes == 77
+    with pytest.raises(DomainError) as caught:
+        await plane.match(KEYS[:1], instance_id="lost")
+    assert caught.value.code is Code.NOT_READY
+    assert await plane.match(KEYS[:1]) == []
+    async with index_session(empty_valkey.url) as session:
+        assert session.cut_off == {8}
+        assert (await duties_run(session)).failures == 0
+    assert usage_by_storage(lenient(plane, empty_valkey)) is not None
 
 
 def test_where_keys_lie():
