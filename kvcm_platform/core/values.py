@@ -56,7 +56,7 @@ def value_bytes_of(user_data: str) -> int | None:
     """
     try:
         data = json.loads(user_data)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     size = data.get("value_bytes") if isinstance(data, dict) else None
     if size is None:

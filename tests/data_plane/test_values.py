@@ -213,7 +213,8 @@ async def test_blocks_and_values_are_kept_apart(service) -> None:
 
 @pytest.mark.parametrize(
     ("text", "expected"),
-    [("", None), ("free text", None), ("[1]", None), ("{}", None), ('{"value_bytes": 5, "x": 1}', 5)],
+    [("", None), ("free text", None), ("[1]", None), ("{}", None), ('{"value_bytes": 5, "x": 1}', 5)]
+    + [("[" * 100_000, None), ('{"a":' * 100_000, None), ('{"value_bytes":' + "9" * 5000 + "}", None)],
 )
 def test_user_data(text: str, expected: int | None) -> None:
     assert value_bytes_of(text) == expected
