@@ -152,6 +152,11 @@ async def release(index: RedisIndex, plan: WritePlan, shards: Sequence[ShardRef]
     await index.connection.call("FCALL", "kvcm_release", 1, keyspace.group(plan.group.number), *fields)
 
 
+async def free_place(index: RedisIndex, group_number: int, session_id: str) -> None:
+    """Of a session that ended without its Finish: it counts no longer against `write_session_ratio`."""
+    await index.connection.call("ZREM", keyspace.group_sessions(keyspace.group(group_number)), session_id)
+
+
 def refusal(reason: bytes, plan: WritePlan, limits: WriteLimits) -> DomainError:
     match reason:
         case b"SESSIONS":

@@ -16,6 +16,7 @@ from kvcm_platform.core.registry import GroupEntry, InstanceEntry, Quota, Storag
 
 from . import codec, keyspace, placing, tickets
 from .redis_index import RedisIndex
+from .sessions import free_place
 from .shards import ShardRef
 from .usage import push
 
@@ -50,7 +51,9 @@ async def sweep_sessions(
         session_id = raw_id.decode()
         if swept.instance.shards > 1 and await tickets.read(index, swept.instance, session_id) is not None:
             continue
-        ended += await end_session(index, swept, storages, session_id, is_forced=is_forced)
+        if await end_session(index, swept, storages, session_id, is_forced=is_forced):
+            ended += 1
+            await free_place(index, swept.shard.group_number, session_id)
     return ended
 
 
@@ -69,6 +72,7 @@ async def end_session(
     )
     if raw is None:
         await index.connection.call("ZREM", keyspace.session_deadlines(shard.base), session_id)
+        await free_place(index, shard.group_number, session_id)
         return False
     header = codec.SessionHeader.unpack(raw)
     if header.state == placing.SESSION_OPEN:

@@ -23,7 +23,7 @@ from kvcm_platform.core.registry import InstanceEntry, StorageEntry
 from kvcm_platform.core.writes import SESSION_GONE
 
 from . import codec, keyspace
-from .sessions import refusal, release
+from .sessions import free_place, refusal, release
 from .shards import ShardRef, by_shard, shards_of
 
 if TYPE_CHECKING:
@@ -258,4 +258,5 @@ async def sweep(
         when = "any" if is_forced else "after"
         await index.function("kvcm_ticket_decide", base, session_id, ALL_FAILED, when)
         ended += await carry_out(index, instance, storages, session_id)
+        await free_place(index, instance.group_number, session_id)
     return ended

@@ -16,7 +16,7 @@ from kvcm_platform.core.errors import Code, DomainError
 from kvcm_platform.core.metadata import MetadataService
 from kvcm_platform.core.registry import FairnessLimits, Quota, group_from_dict, to_dict
 from kvcm_platform.core.use_cases import Blocks, Limits
-from kvcm_platform.index import keyspace
+from kvcm_platform.index import keyspace, leaving
 from tests.support.data_plane import DataPlane, data_plane, group, instance, storage
 from tests.support.valkey import ValkeyServer
 
@@ -233,6 +233,22 @@ async def test_write_sessions_of_a_group(planes: list[DataPlane]) -> None:
         except DomainError:
             assert time.monotonic() < deadline
             await asyncio.sleep(0.05)
+
+
+@pytest.mark.parametrize("spread", [1, 3])
+async def test_places_end_with_the_instance_that_held_them(planes: list[DataPlane], spread: int) -> None:
+    plane, gone = planes[0], instance("gone", 0x666, shards=spread)
+    plane.publish(2, gone)
+    await limit(planes, 3, write_session_ratio=0.1)
+    for key in (1, 2):
+        await plane.start([key], "gone", timeout=3600)
+    await refused(plane.start([3]))
+    plane.client.execute_command(*leaving.leave_command(gone))
+    plane.publish(4, removed=[("instance", "gone")])
+    await plane.mirror.refresh()
+    await plane.duties()
+    assert plane.client.zcard(keyspace.group_sessions(keyspace.group(1))) == 0
+    await plane.start([3])
 
 
 async def test_a_start_refused_by_the_quota_holds_no_place(planes: list[DataPlane]) -> None:
