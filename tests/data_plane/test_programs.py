@@ -10,7 +10,9 @@ from kvcm_platform.core.errors import DomainError
 from kvcm_platform.core.registry import Quota
 from kvcm_platform.core.types import QueryType
 from kvcm_platform.core.use_cases import Blocks
+from kvcm_platform.index import keyspace
 from tests.support.data_plane import DataPlane, data_plane, group
+from tests.support.eventually import eventually_async
 
 SIZE = 1024
 
@@ -99,11 +101,14 @@ class Program:
     async def trim(self) -> None:
         if self.random.random() < 0.2:
             await self.plane.service.trim_cache("model-a", 1, 0, 0)
+            # One that takes half a second, on a busy machine, goes on after its answer.
+            await eventually_async(lambda: not self.plane.client.hlen(keyspace.TRIMS))
             self.model.blocks = dict.fromkeys(self.model.blocks, ("deleting", None))
 
     async def free(self) -> None:
         self.plane.make_due()
-        await self.plane.duties()
+        report = await self.plane.duties()
+        assert (report.failures, report.deletions.postponed) == (0, 0)
         self.model.blocks = {k: state for k, state in self.model.blocks.items() if state[0] != "deleting"}
         self.model.pending = 0
 
