@@ -1,7 +1,7 @@
 """What the use cases need from outside, as protocols.
 
 `BlockIndex` is implemented by `kvcm_platform.index.redis_index.RedisIndex` and called by
-`core.metadata` on each RPC and by the duties of `core.duties`. `RegistrySource` is implemented by
+the use cases on each RPC; its duties are in `kvcm_platform.duties`. `RegistrySource` is implemented by
 `kvcm_platform.index.registry_mirror.RegistryMirror`. Records are opaque bytes here; `RecordRules`
 (implemented by `kvcm_platform.index.records`) says what they mean, so that `core` never imports
 the codec.

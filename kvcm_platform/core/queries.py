@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 
@@ -20,8 +20,19 @@ from .use_cases import Blocks, UseCases
 AT_ONCE = 512
 """Records looked at before other calls get their turn: those of several locations take a while."""
 FIRST_READ = 256
-"""A match that reads records itself begins with this many keys, then twice as many each time."""
 LARGEST_READ = 2048
+
+
+def match_reads(count: int, begin: int = 0) -> Iterator[tuple[int, int]]:
+    """(begin, end) of the reads of a match from key `begin` on: each twice as large as the one before.
+
+    A match ends at its first miss, so what is read behind it was read in vain.
+    """
+    size = FIRST_READ
+    while begin < count:
+        end = min(begin + size, count)
+        yield begin, end
+        begin, size = end, min(size * 2, LARGEST_READ)
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,10 +231,9 @@ class Queries(UseCases):
         depth = len(keys) - len(wanted)
         wires: list[bytes] = []
         used: list[Record] = []
-        end, at, size = 0, 0, FIRST_READ
-        while at == len(wires) and at < len(wanted):
-            records = await self._index.records(instance, wanted[at : at + size])
-            for record in records:
+        end = 0
+        for begin, stop in match_reads(len(wanted)):
+            for record in await self._index.records(instance, wanted[begin:stop]):
                 wire = self._rules.served(record, instance, serving)
                 if wire is None:
                     break
@@ -231,7 +241,8 @@ class Queries(UseCases):
                 used.append(record)
                 if self._rules.has_all_specs(record, instance, serving):
                     end = len(wires)
-            at, size = at + len(records), min(size * 2, LARGEST_READ)
+            if len(wires) < stop:
+                break
         self._index.touch(instance, used[:end], depth, tick)
         self._note_query(instance, len(wanted), end)
         return Prefix(end, wires[:end])

@@ -165,7 +165,7 @@ class ModelDeployment:
 
 
 MAX_SHARDS = 16
-
+"""Hash tags of one instance."""
 
 VALUE_MODEL = "kvcm.kv_meta"
 """The model name that marks an instance of keys and values; no engine may use it for another form."""
@@ -187,7 +187,7 @@ class InstanceEntry:
     location_spec_groups: tuple[LocationSpecGroup, ...]
     model_deployment: ModelDeployment
     shards: int = 1
-    """Hash tags that its blocks are spread over, at most MAX_SHARDS; fixed for its life."""
+    """Hash tags that its blocks are spread over; fixed for its life."""
     default_query_type: int = 0
 
     @property

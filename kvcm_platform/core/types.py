@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 from enum import IntEnum, StrEnum
-from typing import NewType
-
-BlockKey = NewType("BlockKey", int)
-"""Signed 64-bit hash of a block's tokens and of everything before them."""
 
 
 class StorageType(StrEnum):

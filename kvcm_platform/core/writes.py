@@ -21,7 +21,7 @@ MAX_WRITE_TIMEOUT = 3600
 EMPTY_WRITE_TIMEOUT = 10
 MAX_REPLICAS = 64
 MAX_INSTANCES_REMEMBERED = 10_000
-MAX_SPECS = 1 << 18
+MAX_LOCATIONS = 1 << 18
 """Location specs of one answer: keys times specs of a block."""
 SESSION_GONE = "write_session_id has been deleted"
 _SESSION_ID = re.compile(r"[a-z0-9]{32}")
@@ -175,11 +175,11 @@ class Writes(UseCases):
             raise
 
     def _check_size(self, instance: InstanceEntry, keys: Sequence[int], min_replica_count: int) -> None:
-        if len(keys) * len(instance.location_spec_infos) > MAX_SPECS:
+        if len(keys) * len(instance.location_spec_infos) > MAX_LOCATIONS:
             raise DomainError(
                 Code.TOO_LARGE,
                 f"block_keys: {len(keys)} blocks of {len(instance.location_spec_infos)} specs are more than"
-                f" {MAX_SPECS} locations to write",
+                f" {MAX_LOCATIONS} locations to write",
                 field="block_keys",
             )
         if not 0 <= min_replica_count <= MAX_REPLICAS:

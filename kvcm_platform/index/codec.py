@@ -161,6 +161,11 @@ def location_vector(wires: Sequence[bytes]) -> bytes:
     return _field(LOCATIONS_TAG, b"".join(b"\x0a" + wire[1:] for wire in wires))
 
 
+def start_locations(wires: Sequence[bytes]) -> bytes:
+    """`locations` entries of StartWriteCacheResponse and of PutStartResponse, from those of a query."""
+    return b"".join(START_LOCATIONS_TAG + wire[1:] for wire in wires)
+
+
 def placeholder(instance: InstanceEntry) -> bytes:
     """What stands for a missing block: no type, every spec with an empty URI (WIRE.md 3.3)."""
     specs = b"".join(spec_frame(spec.name, 0) for spec in instance.location_spec_infos)
@@ -191,6 +196,11 @@ def merged(wires: Sequence[bytes], names: Sequence[str]) -> bytes:
 
 # Write-session header; the functions change its first part, `placement` tells how blocks were placed.
 _SESSION = struct.Struct(">B6s6s3s3s6s8s3sH")
+
+
+SESSION_OPEN, SESSION_FINISHING = 1, 2
+"""States of a session, and of a ticket."""
+_INDEX_BYTES = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,3 +271,13 @@ def pack_keys(keys: Sequence[int]) -> bytes:
 
 def unpack_keys(blob: bytes) -> tuple[int, ...]:
     return struct.unpack(f">{len(blob) // 8}q", blob)
+
+
+def pack_indexes(indexes: Sequence[int]) -> bytes:
+    return b"".join(index.to_bytes(_INDEX_BYTES) for index in indexes)
+
+
+def unpack_indexes(blob: bytes | None) -> set[int]:
+    """Indexes of a session's keys; none where there is no field."""
+    blob = blob or b""
+    return {int.from_bytes(blob[at : at + _INDEX_BYTES]) for at in range(0, len(blob), _INDEX_BYTES)}

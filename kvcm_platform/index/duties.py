@@ -12,6 +12,7 @@ import redis
 from kvcm_platform.core.registry import Registry
 
 from . import keyspace, leaving
+from .link import RESERVATION_MARGIN_MS
 
 SAFETY_SECONDS = 2.0
 
@@ -32,7 +33,7 @@ def anything_due(client: redis.Redis, known: Registry) -> bool:
         pipeline.zrangebyscore(keyspace.open_sessions(entry.number, entry.shards), "-inf", now, 0, 1)
     for number in groups:
         deadlines = keyspace.group_reservation_deadlines(keyspace.group(number))
-        pipeline.zrangebyscore(deadlines, "-inf", now - 2000, 0, 1)
+        pipeline.zrangebyscore(deadlines, "-inf", now - RESERVATION_MARGIN_MS, 0, 1)
     pipeline.hlen(keyspace.TRIMS)
     pipeline.hexists(keyspace.GENERATION, "doubt")
     return any(pipeline.execute())

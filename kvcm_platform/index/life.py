@@ -17,7 +17,7 @@ Who sees a new life first judges it, before anybody is served:
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -130,10 +130,6 @@ class Life:
 
     def trust(self, base: str) -> None:
         self._trusted.add(base)
-
-    def in_doubt(self, bases: Iterable[str]) -> list[str]:
-        """Shards that have to be asked whether they were checked."""
-        return [base for base in bases if not self.trusts(base)]
 
 
 def _slots_beside(masters: Sequence[Master], key: str) -> tuple[tuple[int, int], ...]:

@@ -16,7 +16,9 @@ from .wire import IndexUnavailable, Wire, open_wire
 
 CONNECT_SECONDS = 1.0
 MAX_CLOCK_SKEW_MS = 1000
-"""Reservations outlive their insert-by time by twice this (sweeps.RESERVATION_MARGIN_MS)."""
+"""Between two servers of one index."""
+RESERVATION_MARGIN_MS = 2 * MAX_CLOCK_SKEW_MS
+"""How far past its insert-by time a reservation is kept: it lies on another server than its blocks."""
 
 
 @dataclass(frozen=True, slots=True)

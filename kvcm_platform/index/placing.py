@@ -17,7 +17,6 @@ from .shards import ORDINAL_BITS
 
 RUN = 16
 """New blocks of one Start that share one place in the recency order (DESIGN 4.1)."""
-SESSION_OPEN = 1
 FEW = 4096
 _POSITIONS = tuple(at.to_bytes(2) for at in range(FEW))
 
@@ -164,7 +163,7 @@ def never_inserted(plan: WritePlan, entries: Sequence[bytes], start: int) -> lis
 
 def session_header(plan: WritePlan, storage: StorageEntry | None, now_ms: int) -> bytes:
     return codec.SessionHeader(
-        state=SESSION_OPEN,
+        state=codec.SESSION_OPEN,
         insert_by_ms=plan.insert_by_ms,
         deadline_ms=plan.deadline_ms,
         count=len(plan.keys),

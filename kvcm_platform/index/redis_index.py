@@ -18,6 +18,7 @@ from kvcm_platform.core.ports import (
     WriteLimits,
     WritePlan,
 )
+from kvcm_platform.core.queries import match_reads
 from kvcm_platform.core.registry import InstanceEntry, StorageEntry
 from kvcm_platform.core.types import WIRE_STORAGE_TYPE
 from kvcm_platform.core.writes import SESSION_GONE
@@ -33,9 +34,6 @@ from .usage import UsagePusher
 from .verifying import concealed
 
 MAX_LIVES = 3
-FIRST_CHUNK = 256
-"""A prefix match reads this many keys first, then twice as many each time: it stops at the first miss."""
-LARGEST_CHUNK = 2048
 WAKE_SECONDS = 0.1
 WAKE_LENGTH = 1000
 MAX_GROUPS_WOKEN = 10_000
@@ -168,9 +166,8 @@ class RedisIndex:
     ) -> Prefix:
         """The longest served prefix of `keys`, read in growing chunks up to the first miss."""
         found: list[bytes] = []
-        at, size = 0, FIRST_CHUNK
-        while at < len(keys):
-            read = await self.records(instance, keys[at : at + size])
+        for begin, end in match_reads(len(keys)):
+            read = await self.records(instance, keys[begin:end])
             before = len(found)
             for record in read:
                 wire = records.served(record, instance, serving)
@@ -178,10 +175,9 @@ class RedisIndex:
                     break
                 found.append(wire)
             hits = len(found) - before
-            self.touch(instance, read[:hits], depth + at, tick)
+            self.touch(instance, read[:hits], depth + begin, tick)
             if hits < len(read):
                 break
-            at, size = at + size, min(size * 2, LARGEST_CHUNK)
         return Prefix(len(found), found)
 
     @guarded

@@ -22,6 +22,7 @@ import numpy as np
 
 from kvcm_platform.core.placement import Serving
 from kvcm_platform.core.ports import Prefix, Record
+from kvcm_platform.core.queries import match_reads
 from kvcm_platform.core.registry import InstanceEntry
 
 from . import codec
@@ -29,7 +30,7 @@ from .chunks import CacheCounters, Chunk, InstanceChunks, StreamPosition
 from .connection import Connection, each_to_its_end
 from .following import StreamFollower
 from .records import is_single, runs, scan, served
-from .redis_index import FIRST_CHUNK, LARGEST_CHUNK, RedisIndex, guarded
+from .redis_index import RedisIndex, guarded
 from .shards import shards_of
 
 CHUNK = 64
@@ -166,22 +167,21 @@ class SearchCache:
         pieces: list[bytes],
     ) -> int:
         """Goes on in Redis from block `at`, keeping whole chunks; returns where the prefix ends."""
-        size, total = FIRST_CHUNK, len(keys)
-        while at < total:
+        for begin, end in match_reads(len(keys), at):
             mark = cache.reading()
-            records = await self._index.records(instance, keys[at : at + size])
+            records = await self._index.records(instance, keys[begin:end])
             hits = 0
             for start in range(0, len(records), CHUNK):
                 part = records[start : start + CHUNK]
-                begin = (at + start) * KEY_BYTES
-                name = raw[begin : begin + len(part) * KEY_BYTES]
+                first = begin + start
+                name = raw[first * KEY_BYTES : (first + len(part)) * KEY_BYTES]
                 plain = scan(part, serving)
                 if plain is not None:
                     chunk, count = Chunk(name, (plain.wire,), plain.storages, plain.runs), len(part)
-                    self._index.recency.touch_runs(cache.number, plain.runs, depth + at + start, tick)
+                    self._index.recency.touch_runs(cache.number, plain.runs, depth + first, tick)
                 else:
                     chunk, count = self._look_at(name, part, instance, serving)
-                    self._index.recency.touch(instance, part[:count], depth + at + start, tick)
+                    self._index.recency.touch(instance, part[:count], depth + first, tick)
                 hits += count
                 pieces.append(chunk.wires[0])
                 if count < len(part):
@@ -191,7 +191,6 @@ class SearchCache:
             at += hits
             if hits < len(records):
                 break
-            size = min(size * 2, LARGEST_CHUNK)
         return at
 
     def _look_at(

@@ -126,10 +126,10 @@ class Sessions:
             "HMGET", keyspace.sessions(shard.base), session_id, f"{session_id}:k", f"{session_id}:x"
         )
         header = None if raw is None else codec.SessionHeader.unpack(raw)
-        if header is None or header.state != placing.SESSION_OPEN:
+        if header is None or header.state != codec.SESSION_OPEN:
             return None
         names = placing.object_names(header, codec.unpack_keys(blob))
-        gone = {int.from_bytes((lost or b"")[at : at + 3]) for at in range(0, len(lost or b""), 3)}
+        gone = codec.unpack_indexes(lost)
         return [name for number, name in enumerate(names) if number not in gone]
 
     async def complete(self, shard: ShardRef, session_id: str, reply: list[Any]) -> bool:

@@ -15,13 +15,12 @@ from kvcm_platform.core.ports import WritePlan
 from kvcm_platform.core.registry import GroupEntry, InstanceEntry, Quota, StorageEntry
 
 from . import codec, keyspace, placing, tickets
+from .link import RESERVATION_MARGIN_MS
 from .redis_index import RedisIndex
 from .sessions import free_place
 from .shards import ShardRef
 from .usage import push
 
-RESERVATION_MARGIN_MS = 2000
-"""How far past its insert-by time a reservation is kept: the clocks of two servers may differ."""
 BATCH = 200
 
 
@@ -75,7 +74,7 @@ async def end_session(
         await free_place(index, shard.group_number, session_id)
         return False
     header = codec.SessionHeader.unpack(raw)
-    if header.state == placing.SESSION_OPEN:
+    if header.state == codec.SESSION_OPEN:
         pairs = _never_inserted(index, swept, storages, header, keys, session_id)
         is_given_up = not pairs and header.inserted < header.count
         return await index.sessions.fail(

@@ -29,7 +29,6 @@ from .shards import ShardRef, by_shard, shards_of
 if TYPE_CHECKING:
     from .redis_index import RedisIndex
 
-FINISHING = 2
 ALL_FAILED = "F"
 NO_LIMIT = 1 << 50
 
@@ -128,7 +127,7 @@ async def _abandon(index: RedisIndex, plan: WritePlan, storages: Sequence[Storag
 async def finish(index: RedisIndex, instance: InstanceEntry, session_id: str, mask: Mask) -> tuple[int, int]:
     """`BlockIndex.finish` over several shards."""
     ticket = await read(index, instance, session_id)
-    if ticket is None or ticket.state == FINISHING:
+    if ticket is None or ticket.state == codec.SESSION_FINISHING:
         raise DomainError(Code.INTERNAL, SESSION_GONE)
     lost = await _lost(index, instance, session_id, ticket.keys)
     count = len(ticket.keys) - len(lost)
@@ -169,16 +168,16 @@ async def _lost(index: RedisIndex, instance: InstanceEntry, session_id: str, key
         [("HGET", keyspace.sessions(shards[n].base), f"{session_id}:x") for n in parts]
     )
     return {
-        indexes[int.from_bytes(blob[at : at + 3])]
+        indexes[at]
         for indexes, blob in zip(parts.values(), blobs, strict=True)
-        for at in range(0, len(blob or b""), 3)
+        for at in codec.unpack_indexes(blob)
     }
 
 
 async def names(index: RedisIndex, instance: InstanceEntry, session_id: str) -> list[str] | None:
     """Names of the objects of an open session over all its shards, in order; None when it is not open."""
     ticket = await read(index, instance, session_id)
-    if ticket is None or ticket.state == FINISHING:
+    if ticket is None or ticket.state == codec.SESSION_FINISHING:
         return None
     parts = by_shard(ticket.keys, instance.shards)
     shards = shards_of(instance)
@@ -200,7 +199,7 @@ async def carry_out(
     `storages` are needed to free what a crashed Start had named but not inserted.
     """
     ticket = await read(index, instance, session_id)
-    if ticket is None or ticket.state != FINISHING:
+    if ticket is None or ticket.state != codec.SESSION_FINISHING:
         return False
     shards = shards_of(instance)
     ends: list[Any] = []

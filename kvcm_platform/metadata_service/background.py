@@ -18,7 +18,7 @@ from kvcm_platform.index.redis_index import RedisIndex
 from kvcm_platform.index.search_cache import SearchCache
 
 from .faults import Faults
-from .meta_handlers import StandDown
+from .stand_down import StandDown
 
 log = structlog.get_logger(__name__)
 

@@ -9,7 +9,7 @@ from kvcm_platform.core.errors import CODES, Code, invalid
 from kvcm_platform.core.metadata import MetadataService
 from kvcm_platform.core.registry import VALUE_DTYPE, VALUE_MODEL, VALUE_SPEC
 from kvcm_platform.core.values import value_bytes_of
-from kvcm_platform.index.codec import START_LOCATIONS_TAG
+from kvcm_platform.index.codec import start_locations
 from kvcm_platform.index.registry_mirror import RegistryMirror
 from kvcm_platform.pb import admin_service_pb2 as admin_pb
 from kvcm_platform.pb import kv_meta_service_pb2 as pb
@@ -102,14 +102,14 @@ class KvHandlers:
         answer = pb.PutStartResponse(
             write_session_id=started.session_id, key_mask=pb.KeyMask(values=started.mask)
         )
-        return mapping.ok_head(request_id) + _serialized(answer) + _start_locations(started.locations)
+        return mapping.ok_head(request_id) + _serialized(answer) + start_locations(started.locations)
 
     async def _put_start_sized(self, request: v1.PutStartRequest, request_id: str) -> bytes:
         started = await self._service.put_start(
             request.instance_id, request.keys, request.value_sizes, request.write_timeout_seconds
         )
         answer = v1.PutStartResponse(write_session_id=started.session_id, key_mask=started.mask)
-        return mapping.ok_head(request_id) + _serialized(answer) + _start_locations(started.locations)
+        return mapping.ok_head(request_id) + _serialized(answer) + start_locations(started.locations)
 
     async def _put_finish(self, request: pb.PutFinishRequest, request_id: str) -> bytes:
         uris = []
@@ -139,7 +139,3 @@ class KvHandlers:
 
 def _serialized(message: Any) -> bytes:
     return bytes(message.SerializeToString())
-
-
-def _start_locations(wires: list[bytes]) -> bytes:
-    return b"".join(START_LOCATIONS_TAG + wire[1:] for wire in wires)

@@ -16,7 +16,7 @@ import structlog
 from kvcm_platform.core.errors import Code, DomainError
 from kvcm_platform.core.metadata import MetadataService
 from kvcm_platform.core.queries import BackendSelector
-from kvcm_platform.index.codec import START_LOCATIONS_TAG, location_vector
+from kvcm_platform.index.codec import location_vector, start_locations
 from kvcm_platform.index.connection import IndexUnavailable
 from kvcm_platform.index.facts import FactsBuffer
 from kvcm_platform.index.registry_mirror import RegistryMirror
@@ -27,13 +27,12 @@ from .access import Caller, Claim, MetaAccess
 from .faults import Faults
 from .kv_handlers import KvHandlers
 from .limits import DoorLimits
+from .refusals import SHOWN, RefusalLog
 from .registration import Registrar
 from .rpc import META_SERVICE, Rpc
+from .stand_down import StandDown
 
 log = structlog.get_logger(__name__)
-SHOWN = 256
-"""Characters of a caller's text that a log line repeats."""
-FLOOD_SECONDS = 1.0
 SPAN_SUFFIX = "__kvcm_need_span_tracer"
 
 
@@ -45,41 +44,6 @@ class Endpoint:
     host: str
     rpc_port: int
     http_port: int
-
-
-class StandDown:
-    """Whether this node was asked to stand down: until then its meta RPCs answer SERVER_NOT_LEADER."""
-
-    def __init__(self) -> None:
-        self._until = 0.0
-
-    def set(self, milliseconds: int) -> None:
-        self._until = time.monotonic() + milliseconds / 1000 if milliseconds > 0 else 0.0
-
-    def is_set(self) -> bool:
-        return self._until > 0 and time.monotonic() < self._until
-
-    def check(self) -> None:
-        if self.is_set():
-            raise DomainError(Code.NOT_LEADER, "Server is not leader")
-
-
-class RefusalLog:
-    """Logs refused calls; of those that came too fast one a second, since a flood must cost little."""
-
-    def __init__(self) -> None:
-        self._left_out = 0
-        self._flood_logged_at = -FLOOD_SECONDS
-
-    def note(self, rpc: str, request_id: str, failed: DomainError) -> None:
-        values: dict[str, Any] = {"code": failed.code, "reason": failed.message[:SHOWN]}
-        if failed.code is Code.TOO_MANY:
-            now = time.monotonic()
-            if now - self._flood_logged_at < FLOOD_SECONDS:
-                self._left_out += 1
-                return
-            values["left_out"], self._left_out, self._flood_logged_at = self._left_out, 0, now
-        log.info("call refused", rpc=rpc, request_id=request_id[-SHOWN:], **values)
 
 
 class MetaHandlers:
@@ -308,7 +272,7 @@ class MetaHandlers:
             write_session_id=started.session_id,
             block_mask=mapping.block_mask(started.mask),
         ).SerializeToString()
-        return head + b"".join(START_LOCATIONS_TAG + wire[1:] for wire in started.locations)
+        return head + start_locations(started.locations)
 
     async def _finish_write(self, request: pb.FinishWriteCacheRequest, request_id: str) -> bytes:
         await self._service.finish_write(

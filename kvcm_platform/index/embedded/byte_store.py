@@ -11,10 +11,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Protocol
 
 Mutation = tuple[bytes, bytes, bytes | None]
-"""Table, key, value; None = the key goes."""
+"""Table (at most 255 bytes), key, value; None = the key goes."""
 
-LONGEST_TABLE = 255
-"""Bytes of a table's name."""
 BEGIN = b""
 """Cursor of the first page, and what the last page gives as the next one."""
 

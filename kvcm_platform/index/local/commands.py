@@ -11,7 +11,6 @@ from .keys import STREAM_LENGTH, Fields, Keys, Transaction
 Reply = object
 Command = Callable[[Keys, Transaction, Sequence[bytes]], Reply]
 _DEFAULT_COUNT = 10
-_FIRST_ENTRY = 0
 
 
 def _flat(fields: Fields) -> list[bytes]:
@@ -74,8 +73,8 @@ def _zrangebyscore(keys: Keys, tx: Transaction, args: Sequence[bytes]) -> list[b
 
 
 def _position(raw: bytes) -> int:
-    """-1 before everything, for `-`; `(n-0` is behind entry n."""
-    return _FIRST_ENTRY if raw == b"-" else int(raw.lstrip(b"(").partition(b"-")[0])
+    """The entry to go on behind: 0 for `-`, before all; n for `(n-0`."""
+    return 0 if raw == b"-" else int(raw.lstrip(b"(").partition(b"-")[0])
 
 
 def _entry(number: int, fields: Fields) -> list[object]:

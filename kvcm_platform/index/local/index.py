@@ -42,8 +42,7 @@ class LocalIndex(RedisIndex):
             return
         for group in current.groups.values():
             name = keyspace.group_limits(keyspace.group(group.number))
-            self.server.execute(
-                "HDEL", name, "version"
-            )  # the registry read last is right, whatever its number
+            # The registry read last is right, whatever its number.
+            self.server.execute("HDEL", name, "version")
             self.server.execute(*registry.limits_command(group, current.version))
         self._limits_of = current

@@ -32,7 +32,7 @@ _TOUCH = 16
 
 @dataclass(frozen=True, slots=True)
 class _Wish:
-    """Which locations to mark; modes as in the Lua file."""
+    """Which locations to mark; modes as in the Lua file, but for `gone`: nothing is in doubt here."""
 
     mode: bytes
     due_ms: int

@@ -14,21 +14,21 @@ from typing import Any
 from kvcm_platform.index import functions, keyspace
 from kvcm_platform.index.embedded.byte_store import ByteStore
 
-from . import groups, permits, removal, sessions, storages
+from . import groups, inserts, permits, removal, sessions, storages, tickets
 from .changes import Call
 from .commands import COMMANDS
 from .keys import Keys, Transaction
 
 FUNCTIONS: dict[str, Callable[[Call, Sequence[bytes]], Any]] = {
-    "kvcm_write": sessions.write,
+    "kvcm_write": inserts.write,
     "kvcm_finish": sessions.finish,
     "kvcm_finish_next": sessions.finish_next,
     "kvcm_park": sessions.park,
     "kvcm_fail": sessions.fail,
-    "kvcm_ticket_open": sessions.ticket_open,
-    "kvcm_ticket_placed": sessions.ticket_placed,
-    "kvcm_ticket_decide": sessions.ticket_decide,
-    "kvcm_ticket_drop": sessions.ticket_drop,
+    "kvcm_ticket_open": tickets.open_ticket,
+    "kvcm_ticket_placed": tickets.placed,
+    "kvcm_ticket_decide": tickets.decide,
+    "kvcm_ticket_drop": tickets.drop,
     "kvcm_remove": removal.remove,
     "kvcm_due": removal.due,
     "kvcm_deleted": removal.deleted,
