@@ -195,8 +195,9 @@ async def test_a_url_that_says_nothing_is_its_groups_trouble_alone(plane, far, e
     await plane.mirror.refresh()
     assert plane.mirror.current.groups["default"].quota.capacity_bytes == 77
     with pytest.raises(DomainError) as caught:
-        await plane.match(KEYS[:1], instance_id="lost")
+        await plane.match(KEYS[:2], instance_id="lost", mask=1)  # the masked one counts as used
     assert caught.value.code is Code.NOT_READY
+    await plane.index.recency.flush()
     assert await plane.match(KEYS[:1]) == []
     async with index_session(empty_valkey.url) as session:
         assert session.cut_off == {8}
