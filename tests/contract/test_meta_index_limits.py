@@ -84,7 +84,6 @@ async def test_room_reserved_by_a_dead_process_comes_back(bench, monkeypatch):
     "changes",
     [
         {"max_key_count": 0},
-        {"mutex_shard_num": 0},
         {"mutex_shard_num": 12},
         {"mutex_shard_num": 16, "max_key_count": 8},
         {"batch_key_size": -1},

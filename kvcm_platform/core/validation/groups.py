@@ -49,7 +49,7 @@ def check_group(settings: GroupSettings) -> GroupSettings:
         number(f"quota.per_type.{kind}", capacity, 0, INT64)
     _check_reclaim(settings.reclaim)
     _check_limits(settings.limits)
-    meta_indexer = _check_meta_indexer(settings.meta_indexer)
+    meta_indexer = check_meta_indexer(settings.meta_indexer)
     candidates = tuple(dict.fromkeys(settings.storage_candidates))
     return replace(settings, storage_candidates=candidates, meta_indexer=meta_indexer)
 
@@ -77,7 +77,8 @@ def _check_limits(limits: FairnessLimits) -> None:
         raise invalid("limits.write_session_ratio", "must be between 0 and 1")
 
 
-def _check_meta_indexer(indexer: MetaIndexerSettings) -> MetaIndexerSettings:
+def check_meta_indexer(indexer: MetaIndexerSettings) -> MetaIndexerSettings:
+    """The accepted form of the settings of a group's index, and of any MetaIndex."""
     number("meta_indexer.max_key_count", indexer.max_key_count, 1, INT64)
     number("meta_indexer.batch_key_size", indexer.batch_key_size, 0, INT64)
     # 0 is what the protocol sends for "unset".

@@ -118,14 +118,10 @@ class CachedMetaIndex:
     """A MetaIndex that remembers what it read, that a key has no record included."""
 
     def __init__(self, inner: MetaIndex, policy: CachePolicy) -> None:
-        """Raises DomainError(INVALID_ARGUMENT) for a policy of another kind."""
-        if policy.type.lower() != "lru":
-            raise invalid("cache_policy.type", f"{policy.type!r} is not lru")
+        """`policy` as `check_meta_indexer` accepts it. Raises INVALID_ARGUMENT for too many shards."""
         bits = DEFAULT_SHARD_BITS if policy.shard_bits < 0 else policy.shard_bits
         if bits > MOST_SHARD_BITS:
-            raise invalid("cache_policy.shard_bits", f"{bits} is more than {MOST_SHARD_BITS}")
-        if not 0 <= policy.high_pri_pool_ratio <= 1:
-            raise invalid("cache_policy.high_pri_pool_ratio", "must be between 0 and 1")
+            raise invalid("meta_indexer.cache_policy.shard_bits", f"{bits} is more than {MOST_SHARD_BITS}")
         self._inner = inner
         self.counters = RecordCacheCounters()
         share = (policy.capacity_mb << 20) >> bits

@@ -8,6 +8,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 
 from kvcm_platform.core.errors import Code, DomainError, invalid
 from kvcm_platform.core.registry import MetaIndexerSettings
+from kvcm_platform.core.validation.groups import check_meta_indexer
 from kvcm_platform.index.connection import Commands
 from kvcm_platform.index.embedded.memory import MemoryStore
 from kvcm_platform.index.embedded.rocks import RocksStore
@@ -20,7 +21,6 @@ from .redis_store import RedisStore
 from .store import RecordStore
 
 PERSIST_INTERVAL_MS = 1000
-MOST_LOCKS = 1 << 20
 
 
 async def open_meta_index(
@@ -45,7 +45,7 @@ async def open_meta_index(
     Raises DomainError: INVALID_ARGUMENT for settings that cannot be used, IN_USE for a folder that
     another process has open, and what the store says; redis.RedisError.
     """
-    _check(settings)
+    settings = _checked(settings)
     store = await _open_store(settings, name, commands)
     index: MetaIndex = LockedMetaIndex(store, settings.mutex_shard_num, settings.batch_key_size)
     is_alone = settings.storage_type != "redis" or is_only_writer
@@ -58,16 +58,13 @@ async def open_meta_index(
     return index
 
 
-def _check(settings: MetaIndexerSettings) -> None:
-    if settings.max_key_count < 1:
-        raise invalid("max_key_count", f"{settings.max_key_count} is not positive")
-    locks = settings.mutex_shard_num
-    if not 1 <= locks <= MOST_LOCKS or locks & (locks - 1):
-        raise invalid("mutex_shard_num", f"{locks} is not a power of two within 1..{MOST_LOCKS}")
-    if locks > settings.max_key_count:
-        raise invalid("mutex_shard_num", f"{locks} is more than max_key_count {settings.max_key_count}")
-    if settings.batch_key_size < 0:
-        raise invalid("batch_key_size", f"{settings.batch_key_size} is negative")
+def _checked(settings: MetaIndexerSettings) -> MetaIndexerSettings:
+    """What holds for a group's settings, and that every lock may have a key."""
+    settings = check_meta_indexer(settings)
+    locks, most = settings.mutex_shard_num, settings.max_key_count
+    if locks > most:
+        raise invalid("meta_indexer.mutex_shard_num", f"{locks} is more than max_key_count {most}")
+    return settings
 
 
 async def _open_store(settings: MetaIndexerSettings, name: str, commands: Commands | None) -> RecordStore:
@@ -81,15 +78,14 @@ async def _open_store(settings: MetaIndexerSettings, name: str, commands: Comman
         case "local":
             interval = _number(parameters, "persist_interval_ms", PERSIST_INTERVAL_MS)
             if interval < 1:
-                raise invalid("storage_uri", f"persist_interval_ms: {interval} is not positive")
+                raise invalid("meta_indexer.storage_uri", f"persist_interval_ms: {interval} is not positive")
             memory = await MemoryStore(_path(settings), interval / 1000).open()
             return EmbeddedStore(memory, settings.max_key_count)
-        case "rocksdb":
+        case _:  # rocksdb: no other is left by check_meta_indexer
             folder = _path(settings)
             if folder is None:
-                raise invalid("storage_uri", "a rocksdb index needs file:///path of its folder")
+                raise invalid("meta_indexer.storage_uri", "a rocksdb index needs file:///path of its folder")
             return EmbeddedStore(RocksStore(folder), settings.max_key_count)
-    raise invalid("storage_type", f"{settings.storage_type!r} is none of local, redis, rocksdb")
 
 
 def _path(settings: MetaIndexerSettings) -> Path | None:
@@ -97,12 +93,14 @@ def _path(settings: MetaIndexerSettings) -> Path | None:
         return None
     uri = urlsplit(settings.storage_uri)
     if uri.scheme != "file" or uri.netloc or not uri.path.startswith("/"):
-        raise invalid("storage_uri", f"{settings.storage_uri[:256]!r} is not of the form file:///path")
+        raise invalid(
+            "meta_indexer.storage_uri", f"{settings.storage_uri[:256]!r} is not of the form file:///path"
+        )
     return Path(unquote(uri.path))
 
 
 def _number(parameters: Mapping[str, str], name: str, default: int) -> int:
     text = parameters.get(name, str(default))
     if not text.isascii() or not text.isdigit() or len(text) > 9:
-        raise invalid("storage_uri", f"{name}: {text[:32]!r} is not a number")
+        raise invalid("meta_indexer.storage_uri", f"{name}: {text[:32]!r} is not a number")
     return int(text)
