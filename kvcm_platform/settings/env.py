@@ -152,7 +152,7 @@ KNOBS: tuple[Knob, ...] = (
         "`open` on loopback, `token` otherwise",
     ),
     Knob("KVCM_META_NETWORKS", str, "", "comma-separated CIDRs for `KVCM_META_AUTH=network`"),
-    Knob("KVCM_TRANSPORT", _choice("grpcio", "fast"), "grpcio", "what serves MetaService over gRPC"),
+    Knob("KVCM_TRANSPORT", _choice("fast", "grpcio"), "fast", "what serves MetaService over gRPC"),
     Knob("KVCM_TLS_CERT", str, "", "PEM file: certificate chain of MetaService's gRPC and HTTP ports"),
     Knob("KVCM_TLS_KEY", str, "", "PEM file: private key of `KVCM_TLS_CERT`"),
     Knob(

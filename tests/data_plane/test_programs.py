@@ -156,4 +156,4 @@ async def test_random_programs(plane, empty_valkey, seed, quota_blocks):
 @pytest.mark.timeout(1500)
 async def test_long_random_program(plane, empty_valkey):
     async with data_plane(empty_valkey.url, plane.client, cache_bytes=100_000) as reader:
-        await run(plane, reader, 4711, 20_000, 2000)
+        await run(plane, reader, 4711, 8_000, 2000)

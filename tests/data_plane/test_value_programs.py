@@ -161,4 +161,4 @@ async def test_random_programs(plane, empty_valkey, seed, spread):
 @pytest.mark.timeout(900)
 async def test_long_random_program(plane, empty_valkey):
     async with data_plane(empty_valkey.url, plane.client) as other:
-        await run([plane, other], 4711, 10_000, 3)
+        await run([plane, other], 4711, 5_000, 3)

@@ -50,6 +50,7 @@ def valkey(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ValkeyServer]:
             instance(),
             instance("sessions", 0xDEF),
             instance("sizeless", 0xFED, block_size=0),
+            instance("wide", 0xFEE, specs=[(f"{'part' * 60}{number}", 1) for number in range(1000)]),
             *(instance(f"ends-{door}", number) for number, door in enumerate(DOORS, 1)),
         )
         registry.publish(server.client(), version=1, changed=entries)
@@ -252,10 +253,20 @@ def test_the_keys_at_both_ends_of_64_bits(kind: str, usual: Door) -> None:
     )
 
 
-def test_a_message_of_ten_megabytes_is_an_ordinary_one(usual: Door) -> None:
-    tokens = [1 << 62] * 1_200_000
-    answer = usual.call("GetCacheLocation", query(token_ids=tokens))
+def test_messages_of_ten_megabytes(usual: Door, key: int) -> None:
+    answer = usual.call("GetCacheLocation", query(block_keys=[key], trace_id="x" * 10_000_000))
     assert (answer.code, answer.body["locations"]) == ("OK", [])
+    tokens = [1 << 62] * 1_200_000  # 300,000 blocks: more than a call may name
+    answer = usual.call("GetCacheLocation", query(token_ids=tokens))
+    assert (answer.code, "KVCM_MAX_KEYS" in answer.message) == ("RESOURCE_EXHAUSTED", True)
+    assert usual.call("GetCacheLocation", query(block_keys=[key])).code == "OK"
+
+
+def test_an_answer_that_is_too_large_is_refused_before_it_is_made(small: Door) -> None:
+    body = query(instance_id="wide", block_keys=list(range(10)), query_type="QT_BATCH_GET")
+    answer = small.call("GetCacheLocation", body)
+    assert (answer.code, "KVCM_MAX_MESSAGE_MB" in answer.message) == ("RESOURCE_EXHAUSTED", True)
+    assert small.call("GetCacheLocation", body | {"block_keys": [1]}).code == "OK"
 
 
 @pytest.mark.parametrize(
