@@ -17,6 +17,7 @@ import random
 import time
 from collections import OrderedDict
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -44,6 +45,19 @@ CONFIRM_AFTER = 0.12
 MAX_AGE = 0.2
 """A removed location is handed out no longer than this."""
 ACTIVE_SECONDS = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What a call asks of one instance; `raw` are its keys as int64 of this machine."""
+
+    instance: InstanceEntry
+    keys: Sequence[int]
+    raw: bytes
+    serving: Serving
+    depth: int
+    """Of the first key in its prompt."""
+    tick: int
 
 
 class SearchCache:
@@ -77,12 +91,13 @@ class SearchCache:
             return await self._index.prefix(instance, keys, serving, depth, tick)
         cache = self._part(instance, capacity_bytes, serving)
         raw = np.asarray(keys, dtype=np.int64).tobytes()
+        asked = Question(instance, keys, raw, serving, depth, tick)
         begun = time.monotonic()
         # A later Start may add specs to a block that is cached already: its reader must see them at once.
         is_strict = self._is_strict or bool(instance.location_spec_groups)
         for _ in range(3):
             await self._streams.confirm(cache, begun if is_strict else time.monotonic() - CONFIRM_AFTER)
-            match, used = await self._match(cache, instance, keys, raw, serving, depth, tick)
+            match, used = await self._match(cache, asked)
             # Reading the rest took time: the chunks used before it must still be right now.
             await self._streams.confirm(cache, time.monotonic() - MAX_AGE)
             if all(cache.chunks.get(chunk.name) is chunk for chunk in used):
@@ -137,39 +152,20 @@ class SearchCache:
         self.counters.hit_chunks += len(used)
         return pieces
 
-    async def _match(
-        self,
-        cache: InstanceChunks,
-        instance: InstanceEntry,
-        keys: Sequence[int],
-        raw: bytes,
-        serving: Serving,
-        depth: int,
-        tick: int,
-    ) -> tuple[Prefix, list[Chunk]]:
-        used = self._chunks(cache, raw)
-        pieces = self._use(cache, used, depth, tick)
-        at = min(len(used) * CHUNK, len(keys))
-        if at < len(keys):
-            at = await self._read_on(cache, instance, keys, raw, serving, depth, tick, at, pieces)
+    async def _match(self, cache: InstanceChunks, asked: Question) -> tuple[Prefix, list[Chunk]]:
+        used = self._chunks(cache, asked.raw)
+        pieces = self._use(cache, used, asked.depth, asked.tick)
+        at = min(len(used) * CHUNK, len(asked.keys))
+        if at < len(asked.keys):
+            at = await self._read_on(cache, asked, at, pieces)
         return Prefix(at, pieces), used
 
-    async def _read_on(
-        self,
-        cache: InstanceChunks,
-        instance: InstanceEntry,
-        keys: Sequence[int],
-        raw: bytes,
-        serving: Serving,
-        depth: int,
-        tick: int,
-        at: int,
-        pieces: list[bytes],
-    ) -> int:
+    async def _read_on(self, cache: InstanceChunks, asked: Question, at: int, pieces: list[bytes]) -> int:
         """Goes on in Redis from block `at`, keeping whole chunks; returns where the prefix ends."""
+        keys, raw, serving, tick = asked.keys, asked.raw, asked.serving, asked.tick
         for begin, end in match_reads(len(keys), at):
             mark = cache.reading()
-            records = await self._index.records(instance, keys[begin:end])
+            records = await self._index.records(asked.instance, keys[begin:end])
             hits = 0
             for start in range(0, len(records), CHUNK):
                 part = records[start : start + CHUNK]
@@ -178,10 +174,10 @@ class SearchCache:
                 plain = scan(part, serving)
                 if plain is not None:
                     chunk, count = Chunk(name, (plain.wire,), plain.storages, plain.runs), len(part)
-                    self._index.recency.touch_runs(cache.number, plain.runs, depth + first, tick)
+                    self._index.recency.touch_runs(cache.number, plain.runs, asked.depth + first, tick)
                 else:
-                    chunk, count = self._look_at(name, part, instance, serving)
-                    self._index.recency.touch(instance, part[:count], depth + first, tick)
+                    chunk, count = self._look_at(name, part, asked.instance, serving)
+                    self._index.recency.touch(asked.instance, part[:count], asked.depth + first, tick)
                 hits += count
                 pieces.append(chunk.wires[0])
                 if count < len(part):
