@@ -15,10 +15,10 @@ import redis
 
 from kvcm_platform.client import BlockingMetadataClient, Connection, Registration
 from kvcm_platform.core.registry import LocationSpecInfo, ModelDeployment
-from kvcm_platform.core.uris import parse_uri
 from kvcm_platform.index import keyspace
 from kvcm_platform.settings.env import Env
 from kvcm_platform.storage import files
+from tests.support.objects import write_blocks
 from tests.support.platform_process import ROOT, PlatformProcess, get_status, short_data_dir, wait_for
 
 KEYS = list(range(1, 200))
@@ -53,17 +53,6 @@ def platform() -> Iterator[PlatformProcess]:
             process.end()
 
 
-def write(client: BlockingMetadataClient) -> None:
-    started = client.start_write("resident", KEYS)
-    for location in started.locations:
-        uri = parse_uri(location.specs[0].uri)
-        os.makedirs(os.path.dirname(uri.path), exist_ok=True)
-        descriptor = os.open(uri.path, os.O_RDWR | os.O_CREAT)
-        os.pwrite(descriptor, b"x" * uri.size, uri.offset)
-        os.close(descriptor)
-    client.finish_write("resident", started.session_id, len(started.locations))
-
-
 def manage(platform: PlatformProcess, *command: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "manage.py", *command],
@@ -91,7 +80,7 @@ def test_an_index_in_the_process_from_first_write_to_last_file(platform: Platfor
     address = f"127.0.0.1:{platform.port('KVCM_META_RPC_PORT')}"
     with BlockingMetadataClient(Connection(address, timeout_seconds=5)) as engine:
         engine.register_instance(REGISTRATION)
-        write(engine)
+        write_blocks(engine, "resident", KEYS)
         assert len(engine.get_cache_location("resident", KEYS)) == len(KEYS)
         assert "stop the metadata process first" in manage(platform, "recount").stderr
 

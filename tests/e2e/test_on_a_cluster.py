@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
-
 import pytest
 
 from kvcm_platform.client import BlockingMetadataClient, Connection, KvcmError, Registration
 from kvcm_platform.core.registry import LocationSpecInfo, ModelDeployment
-from kvcm_platform.core.uris import parse_uri
 from kvcm_platform.index import blocking, keyspace, registry
+from tests.support.objects import write_blocks
 from tests.support.platform_process import PlatformProcess, short_data_dir, wait_for
 from tests.support.valkey import valkey_server
 from tests.support.valkey_cluster import ValkeyCluster, valkey_cluster
@@ -29,19 +26,6 @@ def registration(instance_id: str) -> Registration:
         location_spec_infos=(LocationSpecInfo("tp0", 4096),),
         model_deployment=ModelDeployment("Qwen3", "fp8", tp_size=1),
     )
-
-
-def write(client: BlockingMetadataClient, instance_id: str) -> None:
-    """As an engine does: the data goes where the answer says."""
-    started = client.start_write(instance_id, KEYS)
-    for location in started.locations:
-        for spec in location.specs:
-            uri = parse_uri(spec.uri)
-            Path(uri.path).parent.mkdir(parents=True, exist_ok=True)
-            descriptor = os.open(uri.path, os.O_WRONLY | os.O_CREAT, 0o644)
-            os.pwrite(descriptor, b"\x01" * uri.size, uri.offset)
-            os.close(descriptor)
-    client.finish_write(instance_id, started.session_id, len(started.to_write_indexes))
 
 
 def matched(client: BlockingMetadataClient, instance_id: str) -> int:
@@ -78,7 +62,7 @@ def test_a_master_dies_under_the_platform() -> None:
             with BlockingMetadataClient(Connection(endpoint, timeout_seconds=5)) as client:
                 for instance_id in INSTANCES:
                     client.register_instance(registration(instance_id))
-                    write(client, instance_id)
+                    write_blocks(client, instance_id, KEYS)
                     assert matched(client, instance_id) == len(KEYS)
                 owner = cluster.owner(master_of_an_instance(cluster, INSTANCES[0]))
                 owner.client.execute_command("WAIT", 1, 3000)

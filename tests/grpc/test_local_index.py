@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 
 from kvcm_platform.client import BlockingMetadataClient, Connection
-from kvcm_platform.core.uris import parse_uri
 from kvcm_platform.index import keyspace, leaving, registry, stats
 from kvcm_platform.storage import files
 from tests.support.data_plane import group, instance, storage
 from tests.support.metadata_process import MetadataProcess, metadata_process
+from tests.support.objects import write_blocks
 from tests.support.platform_process import wait_for
 from tests.support.valkey import ValkeyServer
 
@@ -50,14 +50,7 @@ def engine(started: MetadataProcess) -> Iterator[BlockingMetadataClient]:
 
 
 def write(client: BlockingMetadataClient, keys: list[int]) -> None:
-    started = client.start_write("model-a", keys)
-    for location in started.locations:
-        uri = parse_uri(location.specs[0].uri)
-        os.makedirs(os.path.dirname(uri.path), exist_ok=True)
-        descriptor = os.open(uri.path, os.O_RDWR | os.O_CREAT)
-        os.pwrite(descriptor, b"x" * uri.size, uri.offset)
-        os.close(descriptor)
-    client.finish_write("model-a", started.session_id, len(started.locations))
+    write_blocks(client, "model-a", keys)
 
 
 def hits(client: BlockingMetadataClient, keys: list[int] = KEYS) -> int:
