@@ -85,7 +85,8 @@ async def write(
         with suppress(RedisError):
             await _abandon(index, plan, [storage] if storage else [])
         raise failure
-    await index.function("kvcm_ticket_placed", shards[0].base, plan.session_id)
+    with suppress(RedisError):  # all is inserted: the announcement ends with the ticket at the latest
+        await index.function("kvcm_ticket_placed", shards[0].base, plan.session_id)
     locations: dict[int, bytes] = {}
     for (indexes, _), result in zip(parts.values(), results, strict=True):
         assert not isinstance(result, BaseException)  # noqa: S101
