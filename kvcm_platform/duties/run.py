@@ -56,11 +56,12 @@ class DutiesReport:
 class DutyRun:
     """One round of everything that is due, and deletions until none is or the time is up."""
 
-    def __init__(self, session: IndexSession, seconds: float, owner: str) -> None:
+    def __init__(self, session: IndexSession, seconds: float, owner: str, batch: int) -> None:
         self._session = session
         self._index = session.index
         self._deadline = time.monotonic() + seconds
         self._owner = owner
+        self._batch = batch
         self._swept_at = 0.0
         self.report = DutiesReport()
 
@@ -153,7 +154,7 @@ class DutyRun:
         async def delete(entry: InstanceEntry) -> int:
             taken = [
                 await delete_due(
-                    RedisPending(self._index, shard), deleters.of, DELETE_BATCH, self.report.deletions
+                    RedisPending(self._index, shard), deleters.of, self._batch, self.report.deletions
                 )
                 for shard in shards_of(entry)
             ]
@@ -164,7 +165,7 @@ class DutyRun:
             while waiting and time.monotonic() < self._deadline:
                 still = []
                 for entry in waiting:
-                    if await self._each(entry, delete) == DELETE_BATCH:
+                    if await self._each(entry, delete) == self._batch:
                         still.append(entry)
                     await self._sweep()
                 await self._index.pusher.flush()
@@ -173,8 +174,11 @@ class DutyRun:
             await deleters.close()
 
 
-async def duties_run(session: IndexSession, *, seconds: float = RUN_SECONDS, owner: str = "") -> DutiesReport:
-    return await DutyRun(session, seconds, owner).run()
+async def duties_run(
+    session: IndexSession, *, seconds: float = RUN_SECONDS, owner: str = "", batch: int = DELETE_BATCH
+) -> DutiesReport:
+    """`batch`: deletions of a shard that are carried out together, behind one wait for their marks."""
+    return await DutyRun(session, seconds, owner, batch).run()
 
 
 @asynccontextmanager

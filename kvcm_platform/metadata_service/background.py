@@ -38,10 +38,11 @@ async def every(seconds: float, name: str, work: Callable[[], Awaitable[None]]) 
     while True:
         try:
             await work()
-        except RedisError as error:
+        except (RedisError, OSError) as error:
             if time.monotonic() - complained_at > COMPLAIN_SECONDS:
                 complained_at = time.monotonic()
-                log.warning("background work waits for Redis", work=name, reason=str(error))
+                what = "Redis" if isinstance(error, RedisError) else "the disk"
+                log.warning(f"background work waits for {what}", work=name, reason=str(error))
         await asyncio.sleep(seconds)
 
 

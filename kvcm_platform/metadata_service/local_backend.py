@@ -11,7 +11,9 @@ import asyncio
 import structlog
 from redis.exceptions import RedisError
 
+from kvcm_platform.core.errors import Code, DomainError
 from kvcm_platform.core.registry import InstanceEntry
+from kvcm_platform.duties import run
 from kvcm_platform.duties.run import duties_run
 from kvcm_platform.duties.session import IndexSession
 from kvcm_platform.index.connection import Connection
@@ -30,6 +32,9 @@ log = structlog.get_logger(__name__)
 DUTIES_SECONDS = 0.5
 LIMITS_SECONDS = 0.1
 SHOW_SECONDS = 0.5
+LOOK_SECONDS = 0.5
+DELETE_BATCH = 2048
+"""Deletions that wait for one snapshot together."""
 
 
 class LocalBackend:
@@ -40,18 +45,35 @@ class LocalBackend:
             self._memory = MemoryStore(env.snapshot_file)
             self._memory.load()
         self._store = self._memory or RocksStore(env.rocksdb_folder)
+        self._batch = run.DELETE_BATCH if self._memory is None else DELETE_BATCH
         self._mirror = mirror
         self.index = LocalIndex(LocalConnection(LocalServer(self._store), redis), mirror, env.node_id)
         self._gone: list[InstanceEntry] = []
 
     async def run(self) -> None:
-        """Runs all loops until cancelled."""
+        """Runs all loops until cancelled. Raises DomainError when only a new process can go on."""
         if self._memory is not None:
             self._memory.start()
-        async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(every(LIMITS_SECONDS, "limits", self._follow_limits))
-            tasks.create_task(every(DUTIES_SECONDS, "duties of the index", self.duties))
-            tasks.create_task(every(SHOW_SECONDS, "figures of the index", self.index.residents.show))
+        loops = [
+            asyncio.create_task(every(LIMITS_SECONDS, "limits", self._follow_limits)),
+            asyncio.create_task(every(DUTIES_SECONDS, "duties of the index", self.duties)),
+            asyncio.create_task(every(SHOW_SECONDS, "figures of the index", self.index.residents.show)),
+            asyncio.create_task(every(LOOK_SECONDS, "store", self._look_after_store)),
+        ]
+        try:
+            await asyncio.gather(*loops)
+        finally:
+            for loop in loops:
+                loop.cancel()
+            await asyncio.gather(*loops, return_exceptions=True)
+
+    async def _look_after_store(self) -> None:
+        """Raises DomainError when the store is lost to this process, OSError while it cannot be written."""
+        if self._store.is_lost:
+            raise DomainError(
+                Code.IO_ERROR, "the index cannot be opened anew: the process ends, a new one may do better"
+            )
+        self._store.recover()
 
     async def _follow_limits(self) -> None:
         self.index.follow_limits()
@@ -65,7 +87,8 @@ class LocalBackend:
             log.debug("who was removed cannot be asked now")
         numbers = {entry.number for entry in residents} - {entry.number for entry in self._gone}
         away = frozenset(e.number for e in registry.instances.values() if e.number not in numbers)
-        await duties_run(IndexSession(self.index, registry, tuple(self._gone), away))
+        session = IndexSession(self.index, registry, tuple(self._gone), away)
+        await duties_run(session, batch=self._batch)
         for entry in self._gone:
             if residents.is_over(entry):
                 await residents.forget(entry)
@@ -74,6 +97,6 @@ class LocalBackend:
         """The last figures, and the store. Raises OSError."""
         try:
             await self.index.residents.show()
-        except RedisError as error:
+        except (RedisError, OSError) as error:
             log.warning("the last figures did not reach Redis", reason=str(error))
         await self._store.close()

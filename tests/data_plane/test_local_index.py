@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import random
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -16,11 +18,14 @@ import redis
 
 from apps.cache_index.services import index_recount
 from kvcm_platform import index as index_package
-from kvcm_platform.core.errors import DomainError
+from kvcm_platform.core.errors import Code, DomainError
 from kvcm_platform.core.registry import Quota
+from kvcm_platform.core.uris import parse_uri
+from kvcm_platform.core.use_cases import Blocks
 from kvcm_platform.duties.run import duties_run
 from kvcm_platform.duties.session import index_session
 from kvcm_platform.index import keyspace, leaving, registry, stats
+from kvcm_platform.index.embedded import memory, snapshot
 from kvcm_platform.index.local import residents
 from kvcm_platform.index.local.index import LocalIndex
 from kvcm_platform.index.local.server import FUNCTIONS, LEASE_FUNCTIONS
@@ -171,6 +176,75 @@ async def test_the_last_of_a_removed_instance(home, monkeypatch):
     assert list(home.redis.scan_iter("{abc:*")) == []
     assert home.redis.hlen(keyspace.LEAVING) == home.redis.hlen(keyspace.LEAVING_SINCE) == 0
     assert stats.group_usages(home.redis, [1])[1].used_bytes == 0
+
+
+@pytest.fixture
+async def kept(empty_valkey: ValkeyServer, tmp_path: Path) -> AsyncIterator[Home]:
+    """One whose blocks are in memory, with a snapshot beside them."""
+    (tmp_path / "nfs").mkdir()
+    files.mark(str(tmp_path / "nfs"))
+    remote = empty_valkey.client()
+    registry.publish(remote, version=1, changed=(storage(tmp_path / "nfs", slots=4), group(), instance()))
+    async with (
+        local_client("local", tmp_path, empty_valkey.socket, tmp_path / "blocks") as client,
+        data_plane(empty_valkey.url, client, make_index=local_index) as plane,
+    ):
+        yield Home(plane, plane.index, remote, empty_valkey.url)
+    remote.close()
+
+
+async def write_one_file(home: Home, keys: list[int]) -> Path:
+    """A file of four slots, with bytes in each."""
+    await home.plane.write(keys)
+    (path,) = {Path(parse_uri(one.uri).path) for one in await home.plane.match(keys)}
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(b"x" * len(keys) * SIZE)
+    return path
+
+
+async def test_an_object_goes_only_when_no_snapshot_serves_its_block(kept, empty_valkey, tmp_path):
+    """After a crash the process begins with the snapshot: a block in it must have its bytes."""
+    path = await write_one_file(kept, KEYS[:4])
+    await kept.index.server.keys.store.sync()
+    await kept.plane.service.remove_cache("model-a", Blocks(KEYS[:4], ()), None)
+    kept.plane.make_due()
+    report = await kept.plane.duties()
+    assert (report.deletions.deleted, report.failures) == (4, 0)
+    assert not path.exists()
+    shutil.copy(tmp_path / "blocks", tmp_path / "after a crash")
+    async with (
+        local_client("local", tmp_path, empty_valkey.socket, tmp_path / "after a crash") as client,
+        data_plane(empty_valkey.url, client, make_index=local_index) as restarted,
+    ):
+        assert await restarted.match(KEYS[:4]) == []
+        assert "SERVING" not in await restarted.statuses(KEYS[:4])
+
+
+async def test_without_a_snapshot_deletions_wait_and_then_starts_are_refused(kept, monkeypatch):
+    path = await write_one_file(kept, KEYS[:4])
+    await kept.plane.write([100])
+    await kept.plane.service.remove_cache("model-a", Blocks(KEYS[:4], ()), None)
+    kept.plane.make_due()
+
+    def full(path, items):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(snapshot, "save", full)
+    report = await kept.plane.duties()
+    assert (report.deletions.deleted, report.failures) == (0, 1)
+    assert path.exists()
+    opened = await kept.plane.start([101])
+    monkeypatch.setattr(memory, "REFUSE_AFTER_SECONDS", 0.0)
+    for keys in ([102], [100]):
+        with pytest.raises(DomainError, match="snapshot cannot be written: .*No space left") as caught:
+            await kept.plane.start(keys)
+        assert caught.value.code is Code.NOT_READY
+    await kept.plane.finish(opened, 1)
+    assert len(await kept.plane.match([100, 101])) == 2
+    monkeypatch.undo()
+    assert (await kept.plane.duties()).deletions.deleted == 4
+    assert not path.exists()
+    await kept.plane.write([102])
 
 
 async def test_a_stopped_index_can_be_recounted(empty_valkey, tmp_path):

@@ -14,6 +14,8 @@ from kvcm_platform.index.embedded.memory import MemoryStore
 from kvcm_platform.index.embedded.rocks import RocksStore
 from kvcm_platform.index.local.server import LocalServer, is_local
 
+NEVER = 3600.0
+
 
 class LocalClient(redis.Redis):
     """The index's own keys are those of `server`, all others those of Redis."""
@@ -50,9 +52,11 @@ class LocalClient(redis.Redis):
 
 
 @asynccontextmanager
-async def local_client(backend: str, folder: Path, socket: Path) -> AsyncIterator[LocalClient]:
-    """`backend` is `local` or `rocksdb`."""
-    store = await MemoryStore().open() if backend == "local" else RocksStore(folder)
+async def local_client(
+    backend: str, folder: Path, socket: Path, snapshot: Path | None = None
+) -> AsyncIterator[LocalClient]:
+    """`backend` is `local`, with a `snapshot` written only when it is waited for, or `rocksdb`."""
+    store = RocksStore(folder) if backend == "rocksdb" else await MemoryStore(snapshot, NEVER).open()
     client = LocalClient(LocalServer(store), socket)
     try:
         yield client

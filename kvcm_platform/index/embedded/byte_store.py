@@ -38,8 +38,30 @@ class ByteStore(Protocol):
         """
         ...
 
-    async def sync(self) -> None:
-        """Returns when everything written so far would survive a crash of the machine."""
+    @property
+    def trouble(self) -> str:
+        """Why what is written now would not be there after a restart; empty when all is well."""
         ...
 
-    async def close(self) -> None: ...
+    def recover(self) -> None:
+        """Tries to be writable again after a write that failed; for a loop that looks after the store.
+
+        Raises OSError while it is not.
+        """
+        ...
+
+    @property
+    def is_lost(self) -> bool:
+        """Only a new process can use the store again."""
+        ...
+
+    async def sync(self) -> None:
+        """Returns when everything written so far would survive a crash of the machine.
+
+        A store that keeps nothing over a restart has nothing to wait for.
+        """
+        ...
+
+    async def close(self) -> None:
+        """Brings what is left to the disk and gives the files back. Raises OSError."""
+        ...

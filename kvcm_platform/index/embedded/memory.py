@@ -1,4 +1,7 @@
-"""A ByteStore in memory. A snapshot file keeps it over an orderly stop; a crash costs the last interval."""
+"""A ByteStore in memory. A snapshot file keeps it over an orderly stop.
+
+A crash costs what was written since the last snapshot. Who must not lose something asks for `sync`.
+"""
 
 from __future__ import annotations
 
@@ -12,10 +15,15 @@ import structlog
 
 from . import snapshot
 from .byte_store import BEGIN, Mutation
+from .file_lock import FileLock
 
 BUCKETS = 256
 PAUSE_PER_SAVE = 9.0
 """A large index is saved less often: saving takes a tenth of the time at most."""
+PAUSE_PER_SYNC = 1.0
+"""Where callers wait for snapshots, half of the time."""
+REFUSE_AFTER_SECONDS = 5.0
+"""Without a snapshot for so long since the first that failed, the store is in `trouble`."""
 NOTHING: Mapping[bytes, bytes] = {}
 
 log = structlog.get_logger(__name__)
@@ -31,6 +39,13 @@ class MemoryStore:
         self._changes = self._saved = 0
         self._is_closing = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
+        self._saving: asyncio.Task[None] | None = None
+        self._save_seconds = 0.0
+        self._free_at = 0.0
+        """When the next snapshot may begin (time.monotonic)."""
+        self._failing_since: float | None = None
+        self._reason = ""
+        self._lock: FileLock | None = None
 
     async def open(self) -> MemoryStore:
         """`load` and `start`."""
@@ -39,10 +54,14 @@ class MemoryStore:
         return self
 
     def load(self) -> None:
-        """Reads the snapshot. A missing or broken one is reported, and the store begins empty."""
+        """Takes the snapshot for this process and reads it. A missing or broken one is reported: empty then.
+
+        Raises DomainError(IN_USE) while another store has the snapshot, OSError.
+        """
         if self._path is None:
             return
         self._path.parent.mkdir(parents=True, exist_ok=True)
+        self._lock = FileLock(self._path.with_name(self._path.name + ".lock"))
         try:
             for name, key, value in snapshot.load(self._path):
                 self._set(name, key, value)
@@ -95,18 +114,67 @@ class MemoryStore:
             found += held.items()
         return found, BEGIN
 
+    def recover(self) -> None:
+        """Snapshots are tried again by themselves."""
+
+    @property
+    def is_lost(self) -> bool:
+        return False
+
+    @property
+    def trouble(self) -> str:
+        since = self._failing_since
+        if since is None or time.monotonic() - since < REFUSE_AFTER_SECONDS:
+            return ""
+        return f"the snapshot cannot be written: {self._reason}"
+
     async def sync(self) -> None:
-        """Memory is lost with the machine and a snapshot is all that was promised: nothing to wait for."""
+        """Without a file nothing survives, so there is nothing to wait for."""
+        await self.save()
 
     async def save(self) -> None:
-        """Writes the snapshot as of now, if anything changed since the last. Raises OSError."""
-        if self._path is None or self._changes == self._saved:
-            return
+        """Returns when a snapshot with everything written so far is on the disk. Raises OSError.
+
+        Callers share one: they join a snapshot that begins after they came, or begin the next.
+        """
+        wanted = self._changes
+        while self._path is not None and self._saved < wanted:
+            if self._saving is None:
+                self._saving = asyncio.create_task(self._save(self._path))
+                # Reported where it happens; callers may be gone by then.
+                self._saving.add_done_callback(lambda task: task.cancelled() or task.exception())
+            # A caller that is cancelled leaves the writing to go on: no two may write the file.
+            await asyncio.shield(self._saving)
+
+    async def _save(self, path: Path) -> None:
+        try:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(self._free_at - time.monotonic()):
+                    await self._is_closing.wait()
+            begun = time.monotonic()
+            try:
+                await self._write_snapshot(path)
+            finally:
+                self._save_seconds = time.monotonic() - begun
+                self._free_at = time.monotonic() + self._save_seconds * PAUSE_PER_SYNC
+        except OSError as error:
+            self._reason = str(error)
+            if self._failing_since is None:
+                self._failing_since = time.monotonic()
+                log.error("the snapshot cannot be written", path=str(path), reason=self._reason)
+            raise
+        finally:
+            self._saving = None
+        if self._failing_since is not None:
+            self._failing_since = None
+            log.info("the snapshot is written again", path=str(path))
+
+    async def _write_snapshot(self, path: Path) -> None:
         changes = self._changes
         # Copies of dictionaries hold the loop for some 20 ms a million keys; what is in them never changes.
         frozen = {table: [held.copy() for held in rows.values()] for table, rows in self._tables.items()}
         items = ((table, *item) for table, rows in frozen.items() for held in rows for item in held.items())
-        await asyncio.to_thread(snapshot.save, self._path, items)
+        await asyncio.to_thread(snapshot.save, path, items)
         self._saved = changes
 
     async def _save_now_and_then(self) -> None:
@@ -115,19 +183,22 @@ class MemoryStore:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(pause):
                     await self._is_closing.wait()
-            begun = time.monotonic()
-            try:
+            pause = self._interval
+            with contextlib.suppress(OSError):
                 await self.save()
-            except OSError as error:
-                log.error("the snapshot cannot be written", path=str(self._path), reason=str(error))
-            pause = max(self._interval, (time.monotonic() - begun) * PAUSE_PER_SAVE)
+                pause = max(self._interval, self._save_seconds * PAUSE_PER_SAVE)
 
     async def close(self) -> None:
         """Writes the last snapshot. Raises OSError."""
         self._is_closing.set()
         if self._task is not None:
             await self._task
-        await self.save()
+        try:
+            await self.save()
+        finally:
+            if self._lock is not None:
+                self._lock.release()
+                self._lock = None
 
 
 def _bucket(key: bytes) -> int:

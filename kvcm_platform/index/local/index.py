@@ -1,9 +1,14 @@
-"""The block index of one process (`core.ports.BlockIndex`): the adapters of Redis over a LocalConnection."""
+"""The block index of one process (`core.ports.BlockIndex`): the adapters of Redis over a LocalConnection.
+
+Starts are refused while the store could not keep them; reads and Finishes go on.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
+from kvcm_platform.core.errors import Code, DomainError
 from kvcm_platform.core.placement import Serving
 from kvcm_platform.core.ports import RegistrySource, WriteLimits, WritePlan
 from kvcm_platform.core.registry import Registry, StorageEntry
@@ -28,12 +33,24 @@ class LocalIndex(RedisIndex):
     async def write(
         self, plan: WritePlan, storage: StorageEntry | None, serving: Serving, limits: WriteLimits
     ) -> tuple[list[bytes], set[int]]:
-        await self.residents.admit(plan.instance, self._registry.current.version)
+        with self._stored():
+            await self.residents.admit(plan.instance, self._registry.current.version)
         return await super().write(plan, storage, serving, limits)
 
     async def reserve(self, plan: WritePlan, candidates: Sequence[StorageEntry]) -> StorageEntry:
-        self.follow_limits()
+        with self._stored():
+            self.follow_limits()
         return await super().reserve(plan, candidates)
+
+    @contextmanager
+    def _stored(self) -> Iterator[None]:
+        """Raises DomainError(NOT_READY) when the store cannot be written or would not keep it."""
+        if trouble := self.server.keys.store.trouble:
+            raise DomainError(Code.NOT_READY, trouble)
+        try:
+            yield
+        except OSError as error:
+            raise DomainError(Code.NOT_READY, f"the index's store cannot be used: {error}") from error
 
     def follow_limits(self) -> None:
         """Brings the groups' limits to where the registry is; in Redis the publication does it."""
