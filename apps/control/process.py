@@ -101,7 +101,7 @@ class ControlProcess:
     def _serve_http(self, port: int, rpcs: list[Rpc]) -> tuple[int, HttpServer, asyncio.Task[None]]:
         """Begins to serve the HTTP form of `rpcs`: the port, the server, and the task that runs it."""
         listening = listen(self._env.bind, port)
-        app = http.build_app(self._dispatcher, rpcs, self._limits.message_bytes)
+        app = http.build_app(self._dispatcher, rpcs, self._limits)
         server = HttpServer(app, GRACE_SECONDS, self._limits.header_bytes)
         return listening.getsockname()[1], server, asyncio.create_task(server.serve(sockets=[listening]))
 

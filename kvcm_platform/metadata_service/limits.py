@@ -8,6 +8,30 @@ from dataclasses import dataclass
 from kvcm_platform.core.errors import Code, DomainError
 from kvcm_platform.settings.env import Env
 
+UNFINISHED_MESSAGES = 8
+"""So many messages of the largest size may be on their way into a door at a time."""
+
+
+class Unfinished:
+    """Bytes that a door holds of requests which are not in work yet, over all its connections."""
+
+    __slots__ = ("most", "size")
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+        self.size = 0
+
+    @property
+    def is_full(self) -> bool:
+        return self.size > self.most
+
+    @property
+    def refusal(self) -> str:
+        return (
+            f"more than {self.most} bytes of unfinished requests in this process"
+            f" ({UNFINISHED_MESSAGES} times KVCM_MAX_MESSAGE_MB)"
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class DoorLimits:
@@ -27,6 +51,10 @@ class DoorLimits:
                 Code.TOO_LARGE,
                 f"the answer of {size} bytes is larger than {self.message_bytes} (KVCM_MAX_MESSAGE_MB)",
             )
+
+    @property
+    def unfinished_bytes(self) -> int:
+        return UNFINISHED_MESSAGES * self.message_bytes
 
     @classmethod
     def of(cls, env: Env) -> DoorLimits:

@@ -112,7 +112,7 @@ class Process:
             loop.add_signal_handler(number, stop.set)
         await self._connect(stop)
         rpc_server = await self._rpc_server()
-        app = http.build_app(self.handlers, self._limits.message_bytes)
+        app = http.build_app(self.handlers, self._limits)
         http_server = HttpServer(app, GRACE_SECONDS, self._limits.header_bytes, self._tls)
         http_socket = listen(self._env.bind, self._env["KVCM_META_HTTP_PORT"], is_shared=True)
         await rpc_server.start()

@@ -13,7 +13,8 @@ from apps.control.access import Caller
 from apps.control.calls.call import Rpc
 from apps.control.dispatcher import Dispatcher
 from kvcm_platform.metadata_service.control_link import FORWARDED_FOR_KEY, INTERNAL_KEY
-from kvcm_platform.metadata_service.transports.http import json_endpoint
+from kvcm_platform.metadata_service.limits import DoorLimits
+from kvcm_platform.metadata_service.transports.http import Bodies, json_endpoint
 
 
 def _caller(request: Request) -> Caller:
@@ -25,12 +26,14 @@ def _caller(request: Request) -> Caller:
     )
 
 
-def build_app(dispatcher: Dispatcher, rpcs: Iterable[Rpc], max_body_bytes: int) -> Starlette:
+def build_app(dispatcher: Dispatcher, rpcs: Iterable[Rpc], limits: DoorLimits) -> Starlette:
+    bodies = Bodies(limits)
+
     def route(rpc: Rpc) -> Route:
         async def serve(message: Message, request: Request) -> Message:
             return await dispatcher.call(rpc, message, _caller(request))
 
-        endpoint = json_endpoint(rpc.request_class, rpc.response_class, serve, max_body_bytes)
+        endpoint = json_endpoint(rpc.request_class, rpc.response_class, serve, bodies)
         return Route(rpc.http_path, endpoint, methods=["POST"])
 
     return Starlette(routes=[route(rpc) for rpc in rpcs])

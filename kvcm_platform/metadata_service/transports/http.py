@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from typing import Any
 
 from starlette.applications import Starlette
@@ -16,6 +17,7 @@ from kvcm_platform.core.errors import Code, DomainError
 from .. import json_form
 from ..access import Caller
 from ..control_link import INTERNAL_KEY
+from ..limits import DoorLimits, Unfinished
 from ..meta_handlers import MetaHandlers
 from ..rpc import Rpc
 
@@ -30,19 +32,35 @@ def error_response(error: DomainError) -> Response:
     return Response(body, status_code=error.forms.http, media_type="application/json", headers=headers)
 
 
-class BodyTooLarge(Exception):
-    """The body passed the limit of a call; what follows of it is not read."""
+class Bodies:
+    """Reads bodies of requests; what is in work of them at a time has a bound over all connections."""
 
+    def __init__(self, limits: DoorLimits) -> None:
+        self._most = limits.message_bytes
+        self._unfinished = Unfinished(limits.unfinished_bytes)
 
-async def read_body(request: Request, limit: int) -> bytes:
-    parts: list[bytes] = []
-    size = 0
-    async for part in request.stream():
-        size += len(part)
-        if size > limit:
-            raise BodyTooLarge
-        parts.append(part)
-    return b"".join(parts)
+    @asynccontextmanager
+    async def read(self, request: Request) -> AsyncIterator[bytes]:
+        """A body, which counts until the end of the block.
+
+        Raises DomainError where it, or all together, are too large: the rest is not read. Raises
+        ClientDisconnect.
+        """
+        parts: list[bytes] = []
+        size = 0
+        try:
+            async for part in request.stream():
+                size += len(part)
+                self._unfinished.size += len(part)
+                if size > self._most:
+                    reason = f"the body is larger than {self._most} bytes (KVCM_MAX_MESSAGE_MB)"
+                    raise DomainError(Code.TOO_LARGE, reason)
+                if self._unfinished.is_full:
+                    raise DomainError(Code.TOO_MANY, self._unfinished.refusal)
+                parts.append(part)
+            yield b"".join(parts)
+        finally:
+            self._unfinished.size -= size
 
 
 async def off_loop(size: int, work: Callable[[], Any]) -> Any:
@@ -53,17 +71,16 @@ def json_endpoint(
     request_class: type[Any],
     response_class: type[Any],
     serve: Callable[[Any, Request], Awaitable[Any]],
-    max_body_bytes: int,
+    bodies: Bodies,
 ) -> Callable[[Request], Awaitable[Response]]:
     """An endpoint of the JSON form. `serve` answers with a message or its bytes, or raises DomainError."""
 
     async def endpoint(request: Request) -> Response:
         try:
-            body = await read_body(request, max_body_bytes)
-            message = await off_loop(len(body), lambda: json_form.parse(request_class, body))
-        except BodyTooLarge:
-            reason = f"the body is larger than {max_body_bytes} bytes (KVCM_MAX_MESSAGE_MB)"
-            return error_response(DomainError(Code.TOO_LARGE, reason))
+            async with bodies.read(request) as body:
+                message = await off_loop(len(body), lambda: json_form.parse(request_class, body))
+        except DomainError as error:
+            return error_response(error)
         except ClientDisconnect:
             return Response(status_code=400)
         except json_form.BadJson:
@@ -89,12 +106,14 @@ def caller_of(request: Request) -> Caller:
     return Caller(address, headers.get("authorization", ""), headers.get(INTERNAL_KEY, ""))
 
 
-def build_app(handlers: MetaHandlers, max_body_bytes: int) -> Starlette:
+def build_app(handlers: MetaHandlers, limits: DoorLimits) -> Starlette:
+    bodies = Bodies(limits)
+
     def route(rpc: Rpc) -> Route:
         async def serve(message: Any, request: Request) -> bytes:
             return await handlers.call(rpc, message, caller_of(request))
 
-        endpoint = json_endpoint(rpc.request, rpc.response, serve, max_body_bytes)
+        endpoint = json_endpoint(rpc.request, rpc.response, serve, bodies)
         return Route(rpc.http_path, endpoint, methods=["POST"])
 
     return Starlette(routes=[route(rpc) for rpcs in handlers.services.values() for rpc in rpcs])

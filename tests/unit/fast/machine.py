@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from kvcm_platform.metadata_service.limits import Unfinished
 from kvcm_platform.metadata_service.transports.fast.connection import Connection
 from kvcm_platform.metadata_service.transports.fast.events import Call, Cancelled
 from kvcm_platform.metadata_service.transports.fast.limits import Limits
@@ -36,10 +37,19 @@ ROUTES = {
 class Machine:
     """Feeds a connection and reads what it sends. With `echo` every call is answered with its own message."""
 
-    def __init__(self, *settings: tuple[int, int], greet: bool = True, echo: bool = True, **limits: float):
+    def __init__(
+        self,
+        *settings: tuple[int, int],
+        greet: bool = True,
+        echo: bool = True,
+        unfinished: Unfinished | None = None,
+        **limits: float,
+    ):
         self.limits = Limits(**limits)  # type: ignore[arg-type]
         self.now = 100.0
-        self.connection = Connection(ROUTES, self.limits, self.now)
+        self.connection = Connection(
+            ROUTES, self.limits, self.now, unfinished or Unfinished(self.limits.max_unfinished_bytes)
+        )
         self.caller = Caller()
         self.reader = Reader()
         self.echo = echo

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections import deque
 
+from ...limits import Unfinished
 from .events import Call
 from .limits import Limits
+from .messages import Refused, Status
 from .outflow import Outflow
 from .stream import Stream
 
@@ -13,7 +15,11 @@ from .stream import Stream
 class Admission:
     """Counts running calls and expects of each an answer as large as the last ones were."""
 
-    def __init__(self, limits: Limits, outflow: Outflow, streams: dict[int, Stream]) -> None:
+    def __init__(
+        self, limits: Limits, outflow: Outflow, streams: dict[int, Stream], unfinished: Unfinished
+    ) -> None:
+        self._max_unread_bytes = limits.max_unread_bytes
+        self._unfinished = unfinished
         self._max_running = limits.max_running
         self._max_queued_bytes = limits.max_queued_bytes
         self._outflow = outflow
@@ -24,14 +30,34 @@ class Admission:
         self.waiting_bytes = 0
 
     def begin(self, stream: Stream, call: Call) -> bool:
-        """Whether the call runs now; otherwise `released` gives it later."""
+        """Whether the call runs now; otherwise it may `wait`."""
         if self._waiting or self._is_full():
-            self._waiting.append(call)
-            self.waiting_bytes += len(call.message)
             return False
         stream.has_begun = True
         self._running += 1
         return True
+
+    def wait(self, call: Call, unread_bytes: int) -> None:
+        """Queues a call, which `released` gives later.
+
+        Raises Refused when too much waits beside the `unread_bytes` of requests that are not whole.
+        """
+        size = len(call.message)
+        if unread_bytes + self.waiting_bytes + size > self._max_unread_bytes:
+            raise Refused(Status.RESOURCE_EXHAUSTED, "too many bytes of calls that wait")
+        if self._unfinished.size + size > self._unfinished.most:
+            raise Refused(Status.RESOURCE_EXHAUSTED, self._unfinished.refusal)
+        self._waiting.append(call)
+        self._count(size)
+
+    def forget(self) -> None:
+        """The connection is gone: nothing waits any more."""
+        self._waiting.clear()
+        self._count(-self.waiting_bytes)
+
+    def _count(self, size: int) -> None:
+        self.waiting_bytes += size
+        self._unfinished.size += size
 
     def end(self, stream: Stream) -> bool:
         """Whether the stream's call was running; it no longer is."""
@@ -51,7 +77,7 @@ class Admission:
         calls = []
         while self._waiting and not self._is_full():
             call = self._waiting.popleft()
-            self.waiting_bytes -= len(call.message)
+            self._count(-len(call.message))
             stream = self._streams.get(call.stream_id)
             if stream is not None:
                 stream.has_begun = True

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from ...limits import Unfinished
 from . import answers, frames
 from .admission import Admission
 from .control import Control
@@ -50,15 +51,18 @@ class Connection:
     After each of them the owner writes `data_to_send`.
     """
 
-    def __init__(self, routes: Mapping[bytes, Any], limits: Limits, now: float) -> None:
+    def __init__(
+        self, routes: Mapping[bytes, Any], limits: Limits, now: float, unfinished: Unfinished
+    ) -> None:
+        """`unfinished` is shared by all connections of the process."""
         self._limits = limits
         self._now = now
         self._streams: dict[int, Stream] = {}
         self._heads = HeadReader(routes, limits)
         self._budget = Budget(limits, now)
-        self._intake = Intake(limits)
+        self._intake = Intake(limits, unfinished)
         self._outflow = Outflow(self._streams)
-        self._admission = Admission(limits, self._outflow, self._streams)
+        self._admission = Admission(limits, self._outflow, self._streams, unfinished)
         self._conversations = Conversations(limits, self._budget, self._outflow)
         self._control = Control(limits, self._budget, self._outflow, self._streams, self._reset)
         self._out = self._outflow.out
@@ -153,6 +157,11 @@ class Connection:
                 self._refuse(stream, Refused(Status.UNAVAILABLE, LEAVING))
         else:
             self.is_closed = True
+
+    def forget(self) -> None:
+        """The peer is gone; this is called last."""
+        self._intake.forget()
+        self._admission.forget()
 
     def tick(self, now: float) -> list[Event]:
         """Enforces the times; about once a second."""
@@ -364,9 +373,11 @@ class Connection:
         call = Call(stream.id, head.route, message, stream.is_compressed, head.credentials, stream.deadline)
         if self._admission.begin(stream, call):
             self._events.append(call)
-        elif self._intake.unread_bytes + self._admission.waiting_bytes > self._limits.max_unread_bytes:
-            text = "too many bytes of calls that wait"
-            self._end(stream, answers.trailers_only(Status.RESOURCE_EXHAUSTED, text))
+            return
+        try:
+            self._admission.wait(call, self._intake.unread_bytes)
+        except Refused as refused:
+            self._refuse(stream, refused)
 
     def _refuse(self, stream: Stream, refused: Refused) -> None:
         if stream.has_head:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ...limits import Unfinished
 from .frames import DEFAULT_WINDOW, ConnectionFault, ErrorCode
 from .limits import Limits
 from .messages import PREFIX_BYTES, Refused, Status, larger_than
@@ -11,7 +12,8 @@ from .stream import Stream, StreamFault
 class Intake:
     """Gathers the one message of each stream. Bytes count as unread until their call begins."""
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: Limits, unfinished: Unfinished) -> None:
+        self._unfinished = unfinished
         self._max_message_bytes = limits.max_message_bytes
         self._max_unread_bytes = limits.max_unread_bytes
         self._stream_window = limits.stream_window
@@ -45,6 +47,7 @@ class Intake:
             raise StreamFault(ErrorCode.FLOW_CONTROL_ERROR)
         body += payload
         self.unread_bytes += len(payload)
+        self._unfinished.size += len(payload)
         self._check(stream, body)
         return self._whole(stream, body) if is_end else None
 
@@ -52,7 +55,13 @@ class Intake:
         """Forgets what was gathered."""
         if stream.body is not None:
             self.unread_bytes -= len(stream.body)
+            self._unfinished.size -= len(stream.body)
             stream.body = None
+
+    def forget(self) -> None:
+        """The connection is gone, and nothing of it is held."""
+        self._unfinished.size -= self.unread_bytes
+        self.unread_bytes = 0
 
     def _check(self, stream: Stream, body: bytearray) -> None:
         if not stream.expected and len(body) >= PREFIX_BYTES:
@@ -68,6 +77,8 @@ class Intake:
             raise Refused(Status.UNIMPLEMENTED, "the method takes exactly one message")
         if self.unread_bytes > self._max_unread_bytes:
             raise Refused(Status.RESOURCE_EXHAUSTED, "too many bytes of unfinished requests")
+        if self._unfinished.is_full:
+            raise Refused(Status.RESOURCE_EXHAUSTED, self._unfinished.refusal)
 
     def _whole(self, stream: Stream, body: bytearray) -> bytes:
         length = stream.head.content_length

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ...limits import DoorLimits
+from ...limits import UNFINISHED_MESSAGES, DoorLimits
 from .frames import ConnectionFault, ErrorCode
 
 
@@ -28,6 +28,8 @@ class Limits:
     """Answers waiting for windows or the socket, made or expected; beyond it no further call begins."""
     credits_per_second: int = 1000
     max_credits: int = 4000
+    max_unfinished_bytes: int = UNFINISHED_MESSAGES * (64 << 20)
+    """Of the process: request bytes of all connections held for calls that have not begun."""
     max_connections: int = 4096
     """Of the process."""
     preface_seconds: float = 10.0
@@ -46,6 +48,7 @@ class Limits:
             max_header_block_bytes=4 * doors.header_bytes,
             hard_header_list_bytes=4 * doors.header_bytes,
             max_streams=doors.streams,
+            max_unfinished_bytes=doors.unfinished_bytes,
         )
 
     @property

@@ -9,6 +9,7 @@ from typing import cast
 import structlog
 
 from ...access import Caller
+from ...limits import Unfinished
 from .connection import Connection
 from .conversations import Conversation
 from .events import Call, Event
@@ -34,6 +35,7 @@ class Peer(asyncio.Protocol):
         routes: Mapping[bytes, Route | Conversation],
         limits: Limits,
         peers: set[Peer],
+        unfinished: Unfinished,
         *,
         needs_alpn: bool,
     ) -> None:
@@ -42,7 +44,7 @@ class Peer(asyncio.Protocol):
         self._needs_alpn = needs_alpn
         self._loop = asyncio.get_running_loop()
         self._time = self._loop.time
-        self._connection = Connection(routes, limits, self._time())
+        self._connection = Connection(routes, limits, self._time(), unfinished)
         self._transport: asyncio.Transport | None = None
         self._tasks: dict[int, asyncio.Task[None]] = {}
         self._caller = Caller("")
@@ -81,6 +83,7 @@ class Peer(asyncio.Protocol):
         self._peers.discard(self)
         for stream_id in list(self._tasks):
             self._cancel(stream_id)
+        self._connection.forget()
 
     def pause_writing(self) -> None:
         self._paused_at = self._time()

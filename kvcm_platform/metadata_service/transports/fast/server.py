@@ -9,6 +9,7 @@ from collections.abc import Mapping
 
 import structlog
 
+from ...limits import Unfinished
 from .conversations import Conversation
 from .limits import Limits
 from .peer import Peer
@@ -34,6 +35,7 @@ class FastServer:
         self._limits = limits
         self._tls = tls
         self._peers: set[Peer] = set()
+        self._unfinished = Unfinished(limits.max_unfinished_bytes)
         self._is_stopping = False
         self._ticker: asyncio.Task[None] | None = None
         self._listener: asyncio.Server | None = None
@@ -41,7 +43,9 @@ class FastServer:
     async def start(self) -> None:
         loop = asyncio.get_running_loop()
         self._listener = await loop.create_server(
-            lambda: Peer(self._routes, self._limits, self._peers, needs_alpn=self._tls is not None),
+            lambda: Peer(
+                self._routes, self._limits, self._peers, self._unfinished, needs_alpn=self._tls is not None
+            ),
             sock=self._socket,
             ssl=self._tls,
             backlog=1024,
