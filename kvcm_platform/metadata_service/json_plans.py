@@ -19,6 +19,7 @@ M = TypeVar("M", bound=Message)
 Convert = Callable[[Any], Any]
 _SMALL = frozenset((FieldDescriptor.TYPE_INT32,))
 _LARGE = frozenset((FieldDescriptor.TYPE_INT64, FieldDescriptor.TYPE_UINT64))
+_BEYOND = float(1 << 63)
 _INTEGERS = _SMALL | _LARGE
 _KINDS = _INTEGERS | {
     FieldDescriptor.TYPE_BOOL,
@@ -132,6 +133,9 @@ def _integer(value: Any) -> int:
     if type(value) is int:
         return value
     if type(value) is str and " " not in value:
+        return int(value)
+    # Some JSON knows floats alone; a number beyond 64 bits is read as one, too, but is none of these.
+    if type(value) is float and value.is_integer() and abs(value) < _BEYOND:
         return int(value)
     raise Unusual
 

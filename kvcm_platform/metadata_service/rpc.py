@@ -9,6 +9,8 @@ from typing import Any
 from kvcm_platform.pb import meta_service_pb2 as pb
 
 META_SERVICE = pb.DESCRIPTOR.services_by_name["MetaService"].full_name
+DESERIALIZING = "Exception deserializing request!"
+"""Of bytes that are no message: INTERNAL, as gRPC's table of statuses says."""
 Handler = Callable[[Any, str], Awaitable[bytes]]
 
 

@@ -11,6 +11,7 @@ from google.protobuf.message_factory import GetMessageClass
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kvcm_platform.core.errors import Code, DomainError
 from kvcm_platform.metadata_service import json_form
 from kvcm_platform.metadata_service.json_plans import Reader, Unusual
 from kvcm_platform.pb import admin_service_pb2 as admin_pb
@@ -99,6 +100,12 @@ def test_reading_equals_json_format(message_class, data):
         b'{"block_keys": ["9223372036854775807", -9223372036854775808, 1.0]}',
         b'{"block_keys": ["9223372036854775808"]}',
         b'{"block_keys": [9223372036854775808]}',
+        b'{"block_keys": [9223372036854775807.0]}',
+        b'{"block_keys": [-9223372036854775809]}',
+        b'{"block_keys": [-9223372036854775808.0, 1e3, -0.0, 9007199254740993.0]}',
+        b'{"block_keys": [18446744073709551616]}',
+        b'{"block_keys": [1.5]}',
+        b'{"sw_size": 2.0, "block_mask": {"offset": 2147483648.0}}',
         b'{"block_keys": [true]}',
         b'{"query_type": "2"}',
         b'{"query_type": 99}',
@@ -117,6 +124,17 @@ def test_documents_at_the_edge(body):
 def test_of_a_member_given_twice_the_last_counts():
     body = b'{"trace_id": "a", "trace_id": "b"}'
     assert json_form.parse(pb.GetCacheLocationRequest, body).trace_id == "b"
+
+
+def test_a_large_body_is_not_left_to_json_format(monkeypatch):
+    """It takes 3 us a value: a whole number written as 5.0 is usual, others are refused by size."""
+    head = b'{"token_ids": [' + b"1," * (json_form.MOST_UNUSUAL + 1)
+    assert json_form.parse(pb.GetCacheLocationRequest, head + b"5.0]}").token_ids[-1] == 5
+    monkeypatch.delattr(json_form, "json_format")
+    for odd in (b"1.5]}", b'" 1"]}', b"null]}", b'1], "trace_id": "\\ud800"}'):
+        with pytest.raises(DomainError) as caught:
+            json_form.parse(pb.GetCacheLocationRequest, head + odd)
+        assert caught.value.code is Code.TOO_LARGE
 
 
 def test_usual_requests_take_the_compiled_way(monkeypatch):

@@ -30,7 +30,9 @@ def _caller(context: grpc.aio.ServicerContext) -> Caller:
 
 
 def _handler(rpc: Rpc, dispatcher: Dispatcher) -> grpc.RpcMethodHandler:
-    async def serve(request: Message, context: grpc.aio.ServicerContext) -> Message:
+    async def serve(request: Message | grpcio.Malformed, context: grpc.aio.ServicerContext) -> Message:
+        if isinstance(request, grpcio.Malformed):
+            await grpcio.refuse_malformed(context)
         try:
             return await dispatcher.call(rpc, request, _caller(context))
         except DomainError as error:
@@ -39,7 +41,7 @@ def _handler(rpc: Rpc, dispatcher: Dispatcher) -> grpc.RpcMethodHandler:
 
     return grpc.unary_unary_rpc_method_handler(
         serve,
-        request_deserializer=rpc.request_class.FromString,
+        request_deserializer=grpcio.reader_of(rpc.request_class),
         response_serializer=rpc.response_class.SerializeToString,
     )
 

@@ -5,9 +5,11 @@ Calls of control's services on the same port are passed to it as bytes.
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NoReturn
 
 import grpc
+from google.protobuf.message import DecodeError
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_health.v1.health import aio as health_aio
 from grpc_reflection.v1alpha import reflection
@@ -18,7 +20,7 @@ from ..access import ANYBODY, Caller
 from ..control_link import INTERNAL_KEY, ControlLink
 from ..limits import DoorLimits
 from ..meta_handlers import MetaHandlers
-from ..rpc import Rpc
+from ..rpc import DESERIALIZING, Rpc
 
 
 def server_options(limits: DoorLimits) -> list[tuple[str, int]]:
@@ -72,8 +74,35 @@ class Streams:
             del self._running[peer]
 
 
+class Malformed:
+    """Stands for a request that is no message of its kind."""
+
+
+MALFORMED = Malformed()
+
+
+def reader_of(message_class: type[Any]) -> Callable[[bytes], Any]:
+    """A deserializer: what it raised would be UNKNOWN to the client, and a traceback a call in the log."""
+    parse = message_class.FromString
+
+    def read(data: bytes) -> Any:
+        try:
+            return parse(data)
+        except DecodeError:
+            return MALFORMED
+
+    return read
+
+
+async def refuse_malformed(context: grpc.aio.ServicerContext) -> NoReturn:
+    await context.abort(grpc.StatusCode.INTERNAL, DESERIALIZING)
+    raise AssertionError("abort raises")
+
+
 def _unary(rpc: Rpc, handlers: MetaHandlers, streams: Streams) -> grpc.RpcMethodHandler:
     async def serve(request: Any, context: grpc.aio.ServicerContext) -> bytes:
+        if request is MALFORMED:
+            await refuse_malformed(context)
         if rpc.at_once is not None:
             # It ends before another call can begin, so it counts as none in work.
             caller = ANYBODY if handlers.takes_anybody else caller_of(context)
@@ -92,7 +121,7 @@ def _unary(rpc: Rpc, handlers: MetaHandlers, streams: Streams) -> grpc.RpcMethod
             raise AssertionError("abort raises") from error
 
     return grpc.unary_unary_rpc_method_handler(
-        serve, request_deserializer=rpc.request.FromString, response_serializer=None
+        serve, request_deserializer=reader_of(rpc.request), response_serializer=None
     )
 
 

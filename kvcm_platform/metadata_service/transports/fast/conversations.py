@@ -13,6 +13,7 @@ from google.protobuf.message import DecodeError
 from grpc_health.v1 import health_pb2
 from grpc_reflection.v1alpha import reflection, reflection_pb2
 
+from ...rpc import DESERIALIZING
 from . import answers
 from .frames import ErrorCode
 from .limits import Budget, Limits
@@ -24,7 +25,6 @@ log = structlog.get_logger(__name__)
 MOST_MESSAGE_BYTES = 64 << 10
 MESSAGE_COST = 4.0
 """Credits of a message: it costs a reply."""
-DESERIALIZING = "Exception deserializing request!"
 
 
 class Conversation(Protocol):

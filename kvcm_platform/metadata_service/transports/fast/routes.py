@@ -17,8 +17,8 @@ from kvcm_platform.core.errors import DomainError
 from ...access import Caller
 from ...control_link import ControlLink
 from ...meta_handlers import MetaHandlers
-from ...rpc import Rpc
-from .conversations import DESERIALIZING, Conversation, HealthWatch, Reflection
+from ...rpc import DESERIALIZING, Rpc
+from .conversations import Conversation, HealthWatch, Reflection
 from .messages import Refused, Status
 
 log = structlog.get_logger(__name__)
