@@ -85,14 +85,20 @@ class RocksStore:
         self._retry_seconds = FIRST_RETRY_SECONDS
 
     def recover(self) -> None:
-        """Opens the folder anew when it is time and there is room; this holds the loop for a moment."""
+        """Opens the folder anew when it is time and there is room; this holds the loop for a second or so."""
         if not self._reason:
             return
         if time.monotonic() < self._retry_at or self.is_lost:
             raise OSError(f"rocksdb cannot write: {self._reason}")
         self._retry_seconds = min(self._retry_seconds * 2, LAST_RETRY_SECONDS)
-        self._retry_at = time.monotonic() + self._retry_seconds
-        self._check_room()
+        try:
+            self._check_room()
+            self._reopen()
+        finally:
+            # From the end on: closing after a full disk takes a second.
+            self._retry_at = time.monotonic() + self._retry_seconds
+
+    def _reopen(self) -> None:
         with contextlib.suppress(Exception):  # it repeats the error that brought us here
             self._db.close()
         try:
