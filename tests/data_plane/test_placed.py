@@ -199,6 +199,7 @@ async def test_a_url_that_says_nothing_is_its_groups_trouble_alone(plane, far, e
     assert caught.value.code is Code.NOT_READY
     await plane.index.recency.flush()
     assert await plane.match(KEYS[:1]) == []
+    await plane.cache.refresh_active()
     async with index_session(empty_valkey.url) as session:
         assert session.cut_off == {8}
         assert (await duties_run(session)).failures == 0
