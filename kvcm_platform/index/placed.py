@@ -89,6 +89,31 @@ def place_commands(changed: Iterable[Entry], places: Places) -> list[tuple[Any, 
     return commands
 
 
+class Nowhere(Connection):
+    """Stands where a URL says nothing: whatever is asked of it is refused, as of a server that is away."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__()
+        self._reason = reason
+
+    async def learn_clock(self) -> None:
+        raise IndexUnavailable(self._reason)
+
+    async def connect(self) -> None:
+        raise IndexUnavailable(self._reason)
+
+    async def close(self) -> None:
+        """Nothing is open."""
+
+    async def call(self, *command: Any, timeout: float = CALL_SECONDS) -> Any:
+        raise IndexUnavailable(self._reason)
+
+    async def pipeline(
+        self, commands: Sequence[tuple[Any, ...]], timeout: float = CALL_SECONDS, at: str = ""
+    ) -> list[Any]:
+        raise IndexUnavailable(self._reason)
+
+
 class PlacedConnection(Connection):
     """The connection that adapters get. `places` is read on each call; connections are opened on demand."""
 
@@ -171,16 +196,16 @@ class PlacedConnection(Connection):
         return replies
 
     def _holder(self, key: str | bytes) -> Connection:
-        """Raises IndexUnavailable for a URL that says nothing."""
         url = self._places().url_of(key)
         if not url:
             return self._main
         known = self._others.get(url)
         if known is None:
             try:
-                known = self._others[url] = self._connect_to(url)
+                known = self._connect_to(url)
             except BadAddress as error:
-                raise IndexUnavailable(f"the group's own Redis cannot be used: {error}") from error
+                known = Nowhere(f"the group's own Redis cannot be used: {error}")
+            self._others[url] = known
         return known
 
     async def _ready(self, key: str | bytes) -> Connection:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from kvcm_platform.core.registry import InstanceEntry
 
 from . import codec, keyspace, records
-from .connection import Connection, IndexUnavailable, each_to_its_end
+from .connection import Connection, each_to_its_end
 from .shards import of_run
 
 if TYPE_CHECKING:
@@ -83,9 +82,8 @@ class RecencyBuffer:
             by_instance.setdefault(touch[0].number, []).append(touch)
         by_server: dict[Connection, list[int]] = {}
         for number in dict.fromkeys([*runs, *by_instance]):
-            with suppress(IndexUnavailable):  # of a group whose own Redis has a URL that says nothing
-                server = self._connection.server_of(keyspace.instance(number, 0))
-                by_server.setdefault(server, []).append(number)
+            server = self._connection.server_of(keyspace.instance(number, 0))
+            by_server.setdefault(server, []).append(number)
 
         async def tell(numbers: Sequence[int]) -> None:
             for number in numbers:

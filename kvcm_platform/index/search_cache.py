@@ -17,7 +17,6 @@ import random
 import time
 from collections import OrderedDict
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 
 import numpy as np
@@ -29,7 +28,7 @@ from kvcm_platform.core.registry import InstanceEntry
 
 from . import codec
 from .chunks import CacheCounters, Chunk, InstanceChunks, StreamPosition
-from .connection import Connection, IndexUnavailable, each_to_its_end
+from .connection import Connection, each_to_its_end
 from .following import StreamFollower
 from .records import is_single, runs, scan, served
 from .redis_index import RedisIndex, guarded
@@ -253,6 +252,5 @@ class SearchCache:
         active = [part for part in self._instances.values() if now - part.used_at < ACTIVE_SECONDS]
         by_server: dict[Connection, list[InstanceChunks]] = {}
         for part in active:
-            with suppress(IndexUnavailable):  # of a URL that says nothing: its calls tell
-                by_server.setdefault(self._connection.server_of(part.base), []).append(part)
+            by_server.setdefault(self._connection.server_of(part.base), []).append(part)
         await each_to_its_end([self._streams.refresh(parts) for parts in by_server.values()])
