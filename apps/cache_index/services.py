@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import structlog
+
 from kvcm_platform.duties.session import index_session, rocksdb_session
 from kvcm_platform.index.connection import IndexUnavailable
 from kvcm_platform.index.recount import GroupCount, recount_group
+
+log = structlog.get_logger(__name__)
 
 
 async def index_recount(
@@ -34,6 +38,8 @@ async def index_recount(
             for entry in session.registry.instances.values()
             if entry.number in session.away
         }
+        for number in sorted(elsewhere):
+            log.warning("group left out: its index is in a metadata process", group=names[number])
         return [
             await recount_group(
                 session.index,

@@ -6,7 +6,8 @@ with BlockingMetadataClient(Connection("127.0.0.1:6381")) as client:
     hit = client.get_cache_location("my-model", keys)
 """
 
-from kvcm_platform.core.registry import LocationSpecInfo, ModelDeployment
+from kvcm_platform.core.registry import LocationSpecGroup, LocationSpecInfo, ModelDeployment
+from kvcm_platform.core.types import QueryType, StorageType, TrimStrategy
 
 from .aio import MetadataClient
 from .blocking import BlockingMetadataClient
@@ -41,15 +42,19 @@ __all__ = [
     "KvInstanceInfo",
     "KvcmError",
     "Location",
+    "LocationSpecGroup",
     "LocationSpecInfo",
     "Locations",
     "MetadataClient",
     "ModelDeployment",
+    "QueryType",
     "Registration",
     "RetryPolicy",
     "Spec",
     "StartedPut",
     "StartedWrite",
     "StorageDescription",
+    "StorageType",
     "TransportError",
+    "TrimStrategy",
 ]

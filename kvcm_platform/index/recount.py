@@ -115,7 +115,7 @@ async def recount_group(
     if repair:
         for instance in instances:
             for count in await count_instance(index, instance):
-                await _repair(index, count)
+                await repair_shard(index, count)
         base = keyspace.group(number)
         for name_of_shard, _, _ in await _strangers(index, number, instances):
             await index.connection.call("HDEL", keyspace.group_vectors(base), name_of_shard)
@@ -173,7 +173,8 @@ def _named(count: ShardCount) -> str:
     return name if count.instance.shards == 1 else f"{name}/shard {count.shard.shard}"
 
 
-async def _repair(index: RedisIndex, count: ShardCount) -> None:
+async def repair_shard(index: RedisIndex, count: ShardCount) -> None:
+    """Sets a shard's usage to what was counted. Raises StillChanging when it changed since."""
     fields: list[str | int] = []
     for (ref, state), (size, blocks) in count.counted.items():
         fields += [f"b:{ref}:{state}", size, f"n:{ref}:{state}", blocks]

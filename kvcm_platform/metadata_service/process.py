@@ -15,8 +15,10 @@ from kvcm_platform.core.admission import Admission
 from kvcm_platform.core.metadata import MetadataService
 from kvcm_platform.core.token_keys import TokenKeys
 from kvcm_platform.core.use_cases import Limits
+from kvcm_platform.index import keyspace, leaving
 from kvcm_platform.index.connecting import connection_to
 from kvcm_platform.index.facts import FactsBuffer
+from kvcm_platform.index.homecoming import come_home
 from kvcm_platform.index.permits import RedisPermits
 from kvcm_platform.index.placed import PlacedConnection
 from kvcm_platform.index.records import WireRecords
@@ -161,6 +163,12 @@ class Process:
             server.add_secure_port(address, self._tls.credentials())
         return server
 
+    async def _take_instances_back(self) -> None:
+        """Those whose index was in a process of this node, should the backend have been another one."""
+        gone = leaving.decode(await self.connection.call("HGETALL", keyspace.LEAVING))
+        entries = [*self.mirror.current.instances.values(), *gone]
+        await come_home(self.index, entries, self._env.node_id)
+
     def _host(self) -> str:
         return f"[{self._env.bind}]" if ":" in self._env.bind else self._env.bind
 
@@ -171,6 +179,8 @@ class Process:
             try:
                 await self.connection.connect()
                 await self.mirror.refresh()
+                if self.local is None:
+                    await self._take_instances_back()
                 return
             except RedisError:
                 if asyncio.get_running_loop().time() > deadline:

@@ -116,7 +116,8 @@ KNOBS: tuple[Knob, ...] = (
         _choice("redis", "local", "rocksdb"),
         "redis",
         "where the blocks are: `redis`; or, with one metadata process alone, its memory (`local`: a snapshot"
-        " each second) or a `rocksdb` folder, both in the data dir",
+        " each second) or a `rocksdb` folder, both in the data dir; another backend begins with an empty"
+        " index, so trim the instances before a change",
     ),
     Knob("KVCM_SEARCH_CACHE_MB", _integer(0, 1 << 20), "512", "search cache of a metadata process; 0 = none"),
     Knob("KVCM_STRICT_READS", _flag, "0", "confirm the event stream on every match, not every 100 ms"),

@@ -168,3 +168,31 @@ def test_more_than_one_process_is_refused(valkey, tmp_path):
         second = start(tmp_path, valkey.url, KVCM_INDEX_BACKEND="rocksdb", KVCM_METADATA_WORKERS="1")
     assert second.returncode == 1
     assert "belongs to one process" in second.stdout + second.stderr
+
+
+def test_an_instance_comes_back_to_redis_with_what_redis_holds(valkey, tmp_path):
+    """Three blocks in Redis, then twenty in the process, then Redis again: the three count."""
+    redis = valkey.client()
+    with process(valkey, tmp_path, "redis") as started, engine(started) as client:
+        write(client, [201, 202, 203])
+    with process(valkey, tmp_path) as started, engine(started) as client:
+        write(client, KEYS)
+        wait_for(
+            lambda: stats.group_usages(redis, [1])[1].used_bytes == 20 * SIZE, 10, "its figures in Redis"
+        )
+    second = {"KVCM_INDEX_BACKEND": "redis", "KVCM_METADATA_WORKERS": "2"}
+    with (
+        process(valkey, tmp_path, "redis") as started,
+        metadata_process(valkey.url, tmp_path, **second),
+        engine(started) as client,
+    ):
+        assert hits(client, [201, 202, 203]) == 3
+        assert hits(client) == 0
+        usage = stats.instance_usages(redis, [ENTRY])["model-a"]
+        assert (usage.used_bytes, usage.blocks, usage.open_write_sessions) == (3 * SIZE, 3, 0)
+        assert stats.group_usages(redis, [1])[1].used_bytes == 3 * SIZE
+        assert redis.hget(keyspace.instance(ENTRY.number, 0), "home") is None
+        write(client, KEYS)
+        wait_for(lambda: stats.group_usages(redis, [1])[1].used_bytes == 23 * SIZE, 10, "what is written now")
+        assert hits(client) == len(KEYS)
+    redis.close()
