@@ -231,3 +231,15 @@ async def test_a_refused_start_gives_everything_back(plane, empty_valkey):
     await plane.duties()
     count = await plane.recount()
     assert (count.used, count.reserved) == ((len(KEYS) + 3) * 1024, 0)
+
+
+async def test_a_match_keeps_the_runs_of_every_shard_young(plane):
+    await plane.write(KEYS)
+    names = [keyspace.recency(base) for base in BASES]
+    before = [dict(plane.client.zrange(name, 0, -1, withscores=True)) for name in names]
+    await asyncio.sleep(0.01)
+    await plane.match(KEYS)
+    await plane.index.recency.flush()
+    after = [dict(plane.client.zrange(name, 0, -1, withscores=True)) for name in names]
+    assert all(before)
+    assert all(new[run] > old[run] for old, new in zip(before, after, strict=True) for run in old)
