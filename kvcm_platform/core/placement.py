@@ -72,7 +72,7 @@ def serving(registry: Registry, group: GroupEntry) -> Serving:
             return storage.weight
         return READ_WEIGHT[storage.type] if is_whole else 1
 
-    weights = {s.number: weight(s) for s in registry.storages.values() if s.is_served}
+    weights = {number: weight(s) for s in registry.storages.values() for number in s.served_numbers}
     return Serving(frozenset(weights), weights, any(storage.is_served for storage in known))
 
 
@@ -85,4 +85,4 @@ def unreadable(registry: Registry, group: GroupEntry) -> DomainError:
 
 def spread(candidates: Sequence[StorageEntry], holders: Mapping[int, int]) -> list[StorageEntry]:
     """Candidates for further replicas: those that hold fewest of the blocks first, else in order."""
-    return sorted(candidates, key=lambda storage: holders.get(storage.number, 0))
+    return sorted(candidates, key=lambda storage: sum(holders.get(number, 0) for number in storage.numbers))

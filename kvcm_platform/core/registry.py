@@ -15,6 +15,23 @@ from .types import PreferStrategy, ReclaimPolicy, StorageType
 
 
 @dataclass(frozen=True, slots=True)
+class PoolSegment:
+    """Memory that one agent of a memory pool exports, for as long as that memory lives.
+
+    `number` stands for it in block records, out of the same numbers as storages': a segment that is
+    lost takes its number along, and with it every block that it held.
+    """
+
+    node_id: str
+    segment_id: str
+    number: int
+    address: str
+    """host:port of the agent."""
+    size_bytes: int
+    is_available: bool = True
+
+
+@dataclass(frozen=True, slots=True)
 class StorageEntry:
     """One storage. `number` (1..65535) stands for it in block records and is never reused."""
 
@@ -33,20 +50,50 @@ class StorageEntry:
     check_storage_available_when_open: bool = False
     weight: int | None = None
     capacity_bytes: int | None = None
+    free_bytes: int | None = None
+    """Room as of the last check, coarse: it is published only when it changed a lot. None = unknown."""
+    segments: tuple[PoolSegment, ...] = ()
+    """Of a memory pool: its living segments. Blocks lie on one of them, never on the storage's own number."""
+    lost_numbers: tuple[int, ...] = ()
+    """Segments that are gone for good while the index still has blocks of theirs (duties/clearing.py)."""
+    is_leaving: bool = False
+    """It is being removed: neither read nor written, its blocks go first (duties/clearing.py)."""
+    is_abandoned: bool = False
+    """Of one that leaves: it will not answer any more, so its blocks are forgotten and its objects left."""
     version: int = 0
 
     @property
     def is_served(self) -> bool:
         """Whether its serving locations may be handed to readers."""
-        return self.is_enabled and self.is_available
+        return self.is_enabled and self.is_available and not self.is_leaving
 
     @property
     def is_writable(self) -> bool:
         return self.is_served and not self.is_draining and not self.is_full
 
     @property
+    def numbers(self) -> tuple[int, ...]:
+        """Every number that stands for it or a part of it in block records."""
+        return (self.number, *(segment.number for segment in self.segments), *self.lost_numbers)
+
+    def has_lost(self, number: int) -> bool:
+        """Whether objects under this number need no deletion: their memory is gone, or they are given up."""
+        return self.is_abandoned or number in self.lost_numbers
+
+    @property
+    def served_numbers(self) -> tuple[int, ...]:
+        """The numbers whose blocks readers may get now."""
+        if not self.is_served:
+            return ()
+        if self.type is StorageType.TAIR_MEMPOOL:
+            return tuple(segment.number for segment in self.segments if segment.is_available)
+        return (self.number,)
+
+    @property
     def refusal(self) -> str:
         """Why no new block may be placed here; empty when one may."""
+        if self.is_leaving:
+            return "being removed"
         if not self.is_enabled:
             return "disabled"
         if self.is_draining:
@@ -230,13 +277,26 @@ class Registry:
         return [self.storages[n] for n in group.storage_candidates if n in self.storages]
 
 
+    def storage_by_number(self) -> dict[int, StorageEntry]:
+        """The storage behind each number of block records, segments and lost ones included."""
+        return {number: storage for storage in self.storages.values() for number in storage.numbers}
+
+
 def to_dict(entry: Entry) -> dict[str, Any]:
     """A JSON-ready form of an entry."""
     return asdict(entry)
 
 
 def storage_from_dict(data: Mapping[str, Any]) -> StorageEntry:
-    return StorageEntry(**{**data, "type": StorageType(data["type"])})
+    return StorageEntry(
+        **{
+            **data,
+            "type": StorageType(data["type"]),
+            # Entries published before there were memory pools have none.
+            "segments": tuple(PoolSegment(**segment) for segment in data.get("segments", ())),
+            "lost_numbers": tuple(data.get("lost_numbers", ())),
+        }
+    )
 
 
 def group_from_dict(data: Mapping[str, Any]) -> GroupEntry:

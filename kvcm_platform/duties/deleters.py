@@ -25,6 +25,16 @@ class BackendDeleter:
         await self.backend.settled(_freed(objects))
 
 
+class NothingLeft:
+    """The deleter of objects that are gone with what held them (StorageEntry.has_lost)."""
+
+    async def delete(self, objects: Sequence[PendingObject]) -> list[str]:
+        return [""] * len(objects)
+
+    async def settled(self, objects: Sequence[PendingObject]) -> None:
+        return
+
+
 def _freed(objects: Sequence[PendingObject]) -> list[FreedObject]:
     return [FreedObject(item.uri, item.slots_in_file, item.is_second_pass) for item in objects]
 
@@ -34,10 +44,13 @@ class Deleters:
 
     def __init__(self, session: IndexSession) -> None:
         self._session = session
-        self._storages = {storage.number: storage for storage in session.registry.storages.values()}
+        self._storages = session.registry.storage_by_number()
         self._backends: dict[int, DataStorageBackend] = {}
 
     def of(self, number: int) -> Deleter | str:
+        known = self._storages.get(number)
+        if known is not None and known.has_lost(number):
+            return NothingLeft()
         backend = self.backend(number)
         if backend is None:
             storage = self._storages[number]
