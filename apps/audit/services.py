@@ -1,13 +1,20 @@
-"""Writes audit entries, inside the transaction of the act itself."""
+"""Writes audit entries and events, inside the transaction of what they tell."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from datetime import datetime, timedelta
 from typing import Any
 
+from django.db import transaction
+
 from apps.audit.masking import masked
-from apps.audit.models import AuditEntry
+from apps.audit.models import AuditEntry, Event, EventGroup
 from apps.common.actor import Actor
+from apps.common.conditions import Severity
+
+EVENTS_KEPT = timedelta(days=30)
+EVENTS_AT_MOST = 50_000
 
 
 def audit_record(
@@ -38,3 +45,42 @@ def audit_record(
         before=masked(before),
         after=masked(after),
     )
+
+
+@transaction.atomic
+def event_record(
+    *,
+    at: datetime,
+    kind: str,
+    subject_kind: str,
+    subject: str,
+    message: str,
+    severity: Severity = Severity.INFO,
+    groups: Collection[str] | None = None,
+) -> None:
+    """Note that something happened (`kind` as in "storage.unavailable"), once a turn and not once a look.
+
+    `groups` = the instance groups concerned, for accounts limited to some; None = all of them alike.
+    """
+    event = Event.objects.create(
+        at=at,
+        kind=kind,
+        severity=severity.value,
+        subject_kind=subject_kind,
+        subject=subject[:256],
+        message=masked(message),
+        is_of_all_groups=groups is None,
+    )
+    EventGroup.objects.bulk_create(EventGroup(event=event, name=name) for name in sorted(set(groups or ())))
+
+
+def events_forget(*, now: datetime, at_most: int = 5000) -> int:
+    """Delete up to `at_most` events that are old or too many, the oldest first; returns how many."""
+    newest = Event.objects.order_by("-id").values_list("id", flat=True)[EVENTS_AT_MOST : EVENTS_AT_MOST + 1]
+    too_many = newest.first() or 0
+    old = Event.objects.filter(at__lt=now - EVENTS_KEPT) | Event.objects.filter(id__lte=too_many)
+    ids = list(old.order_by("id").values_list("id", flat=True)[:at_most])
+    with transaction.atomic():
+        EventGroup.objects.filter(event__in=ids).delete()
+        Event.objects.filter(pk__in=ids).delete()
+    return len(ids)

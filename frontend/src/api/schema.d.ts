@@ -163,6 +163,23 @@ export interface paths {
         patch: operations["session_update"];
         trace?: never;
     };
+    "/api/v1/events/": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description What happened, newest first: turns of health, alerts, drains. Kept for 30 days. */
+        get: operations["events_list"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/instance-groups/": {
         parameters: {
             query?: never;
@@ -386,6 +403,18 @@ export interface components {
             message: string;
             request_id: string;
             errors?: components["schemas"]["FieldError"][];
+        };
+        /** @description `groups` = the instance groups concerned that the asking account may see; null = all of them alike. */
+        Event: {
+            readonly id: number;
+            /** Format: date-time */
+            readonly at: string;
+            readonly kind: string;
+            readonly severity: components["schemas"]["SeverityEnum"];
+            readonly subject_kind: string;
+            readonly subject: string;
+            readonly message: string;
+            readonly groups: string[] | null;
         };
         /** @description One of several fields at fault. */
         FieldError: {
@@ -642,6 +671,21 @@ export interface components {
             previous?: string | null;
             results: components["schemas"]["AuditEntry"][];
         };
+        PaginatedEventList: {
+            /** @example 123 */
+            count: number;
+            /**
+             * Format: uri
+             * @example http://api.example.org/accounts/?page=4
+             */
+            next?: string | null;
+            /**
+             * Format: uri
+             * @example http://api.example.org/accounts/?page=2
+             */
+            previous?: string | null;
+            results: components["schemas"]["Event"][];
+        };
         PaginatedGroupOutputList: {
             /** @example 123 */
             count: number;
@@ -848,6 +892,8 @@ export interface components {
             role: (components["schemas"]["RoleEnum"] | components["schemas"]["NullEnum"]) | null;
             theme: components["schemas"]["ThemeEnum"];
         };
+        /** @enum {string} */
+        SeverityEnum: "info" | "warning" | "critical";
         /** @description A new storage. */
         StorageInputRequest: {
             type: components["schemas"]["TypeEnum"];
@@ -1861,6 +1907,81 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["SessionOutput"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    events_list: {
+        parameters: {
+            query?: {
+                instance_group?: string;
+                kind?: string;
+                /** @description Which field to use when ordering the results. */
+                ordering?: string;
+                /** @description A page number within the paginated result set. */
+                page?: number;
+                /** @description Number of results to return per page. */
+                page_size?: number;
+                /** @description A search term. */
+                search?: string;
+                severity?: ("critical" | "info" | "warning")[];
+                since?: string;
+                subject?: string;
+                subject_kind?: string;
+                until?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PaginatedEventList"];
                 };
             };
             400: {
