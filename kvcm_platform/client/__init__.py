@@ -7,6 +7,7 @@ with BlockingMetadataClient(Connection("127.0.0.1:6381")) as client:
 """
 
 from kvcm_platform.core.registry import LocationSpecGroup, LocationSpecInfo, ModelDeployment
+from kvcm_platform.core.storage_configs import StorageDescription
 from kvcm_platform.core.types import QueryType, StorageType, TrimStrategy
 
 from .aio import MetadataClient
@@ -26,7 +27,6 @@ from .types import (
     Spec,
     StartedPut,
     StartedWrite,
-    StorageDescription,
 )
 
 __all__ = [

@@ -17,6 +17,7 @@ from typing import Any, Generic, TypeVar
 import orjson
 
 from kvcm_platform.core.registry import LocationSpecGroup, LocationSpecInfo, ModelDeployment
+from kvcm_platform.core.storage_configs import StorageDescription, read_storage_configs
 from kvcm_platform.core.types import WIRE_STORAGE_TYPE, QueryType, StorageType, TrimStrategy
 from kvcm_platform.pb import meta_service_pb2 as pb
 
@@ -29,7 +30,6 @@ from .types import (
     Mask,
     Registration,
     StartedWrite,
-    StorageDescription,
 )
 
 T = TypeVar("T")
@@ -296,16 +296,7 @@ def _read_location_vectors(response: pb.GetCacheLocationsByBackendResponse) -> t
 
 
 def read_storages(response: pb.RegisterInstanceResponse) -> tuple[StorageDescription, ...]:
-    described = orjson.loads(response.storage_configs) if response.storage_configs else []
-    return tuple(
-        StorageDescription(
-            name=entry["global_unique_name"],
-            type=entry["type"],
-            is_available=bool(entry.get("is_available", True)),
-            spec=entry.get("storage_spec", {}),
-        )
-        for entry in described
-    )
+    return read_storage_configs(response.storage_configs)
 
 
 def _read_instance_info(response: pb.GetInstanceInfoResponse) -> InstanceInfo:

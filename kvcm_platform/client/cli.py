@@ -27,7 +27,7 @@ _INTERRUPTED = 130
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """0 = done; 1 = could not be finished, or read wrong bytes; 130 = stopped by a signal."""
+    """0 = done; 1 = could not be finished, or hit blocks were not as written; 130 = stopped by a signal."""
     options = _parser().parse_args(arguments)
     return int(options.run(options))
 
@@ -72,7 +72,7 @@ def _replay(options: argparse.Namespace) -> int:
     if not failure and not report.requests:
         failure = f"{options.trace} holds no request of format {options.format}"
         sys.stderr.write(f"replay: {failure}\n")
-    return 1 if failure or report.bytes_wrong else 0
+    return 1 if failure or report.bytes_wrong or report.failed_reads else 0
 
 
 def _demo(options: argparse.Namespace) -> int:
@@ -93,7 +93,7 @@ def _demo(options: argparse.Namespace) -> int:
     if not _is_listening(options.endpoint):
         return 1
     report = demo.run()
-    return 1 if report.bytes_wrong else 0
+    return 1 if report.bytes_wrong or report.failed_reads else 0
 
 
 _CONNECT_SECONDS = 5.0

@@ -10,13 +10,14 @@ from typing import Any
 
 import orjson
 
+from kvcm_platform.core.storage_configs import StorageDescription
 from kvcm_platform.core.types import TrimStrategy
 from kvcm_platform.pb import kv_meta_service_pb2 as pb
 from kvcm_platform.pb import kvcm_v1_pb2 as v1
 
 from .calls import Call, read_nothing, read_storages, trace_or_random
 from .errors import KvcmError
-from .types import FoundValues, KvInstanceInfo, Locations, StartedPut, StorageDescription
+from .types import FoundValues, KvInstanceInfo, Locations, StartedPut
 
 KV, V1 = "kv", "v1"
 

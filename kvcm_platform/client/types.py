@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, overload
 
 from kvcm_platform.core.registry import LocationSpecGroup, LocationSpecInfo, ModelDeployment
@@ -132,16 +132,6 @@ class Registration:
     """Name and bytes of each part of a block."""
     model_deployment: ModelDeployment
     location_spec_groups: tuple[LocationSpecGroup, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class StorageDescription:
-    """One storage that the instance's URIs may name. `type` is the scheme-like name, "file"."""
-
-    name: str
-    type: str
-    is_available: bool
-    spec: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kvcm_platform.core.registry import LocationSpecInfo, ModelDeployment
+from kvcm_platform.transfer import TransferOptions, Transfers
 
-from ..channel import ClientTls
-from ..transfer import FileTransfer
+from ..channel import ClientTls, Connection
 from ..types import Registration
 from .data import BlockData
-from .engine import CallFailedError, Engine, GaveUpError, OnError, engine_connection
+from .engine import CallFailedError, Engine, GaveUpError, OnError, engine_connection, storages_again
 from .report import Report
 from .workload import Habits, Session, Workload
 
@@ -108,8 +108,11 @@ class Demo:
     def run(self) -> Report:
         """Runs until `stop`. Servers that are away are waited for without end."""
         options = self._options
-        transfer = FileTransfer(root=options.data_root, threads=2 * options.engines)
-        engines = [self._engine(number, transfer) for number in range(options.engines)]
+        transfers = Transfers(
+            options=TransferOptions(root=options.data_root, threads=2 * options.engines),
+            reload=storages_again(self._connection(), self._registration(0)),
+        )
+        engines = [self._engine(number, transfers) for number in range(options.engines)]
         started = time.monotonic()
         threads = [
             threading.Thread(target=self._drive, args=(number, engine))
@@ -123,24 +126,31 @@ class Demo:
             thread.join()
         for engine in engines:
             engine.close()
-        transfer.close()
+        transfers.close()
         report = _total(engines)
         report.seconds = time.monotonic() - started
         self._on_summary(_summary(report))
         return report
 
-    def _engine(self, number: int, transfer: FileTransfer) -> Engine:
+    def _connection(self) -> Connection:
+        return engine_connection(self._options.endpoint, self._options.token, self._options.tls)
+
+    def _registration(self, number: int) -> Registration:
         model = MODELS[number % len(MODELS)]
+        return Registration(
+            instance_group=self._options.instance_group,
+            instance_id=model.instance_id,
+            block_size=model.block_tokens,
+            location_spec_infos=model.specs,
+            model_deployment=model.deployment,
+        )
+
+    def _engine(self, number: int, transfers: Transfers) -> Engine:
+        registration = self._registration(number)
         return Engine(
-            engine_connection(self._options.endpoint, self._options.token, self._options.tls),
-            Registration(
-                instance_group=self._options.instance_group,
-                instance_id=model.instance_id,
-                block_size=model.block_tokens,
-                location_spec_infos=model.specs,
-                model_deployment=model.deployment,
-            ),
-            data=BlockData(transfer, model.instance_id, model.specs),
+            self._connection(),
+            registration,
+            data=BlockData(transfers, registration.instance_id, registration.location_spec_infos),
             patience_seconds=math.inf,
             stop=self._stop,
             on_error=self._on_error,
@@ -208,5 +218,5 @@ def _summary(report: Report) -> str:
     return (
         f"{report.requests:,} prompts, {report.blocks:,} blocks asked, hit rate {report.hit_rate:.3f}, "
         f"{report.written_blocks:,} written, {report.write_refused:,} refused, {report.errors:,} errors, "
-        f"{report.bytes_wrong:,} wrong bytes"
+        f"{report.bytes_wrong:,} wrong bytes, {report.failed_reads:,} failed reads"
     )

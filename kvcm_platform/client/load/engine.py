@@ -8,6 +8,8 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
+from kvcm_platform.core.storage_configs import StorageDescription
+
 from .. import calls
 from ..blocking import BlockingMetadataClient
 from ..calls import Call
@@ -21,6 +23,7 @@ T = TypeVar("T")
 
 PATIENCE_SECONDS = 120.0
 _CALL_SECONDS = 30.0
+_RELOAD_SECONDS = 5.0
 _FIRST_PAUSE_SECONDS = 0.05
 _LONGEST_PAUSE_SECONDS = 1.0
 
@@ -76,7 +79,9 @@ class Engine:
 
     def register(self) -> None:
         """Raises CallFailedError if the server refuses the registration."""
-        self._call(calls.register_instance(self.registration))
+        storages = self._call(calls.register_instance(self.registration))
+        if self._data is not None:
+            self._data.know(storages)
 
     def serve(self, keys: list[int]) -> None:
         """One prompt: match its prefix, read what is there, save what is missing.
@@ -90,9 +95,10 @@ class Engine:
         found = self._call(calls.get_cache_location(self._instance_id, keys))
         self.report.hit_blocks += len(found)
         if self._data is not None and len(found):
-            read, wrong = self._data.check(keys[: len(found)], found)
-            self.report.bytes_read += read
-            self.report.bytes_wrong += wrong
+            checked = self._data.check(keys[: len(found)], found)
+            self.report.bytes_read += checked.bytes_read
+            self.report.bytes_wrong += checked.bytes_wrong
+            self.report.failed_reads += checked.failed_reads
         self._save(keys)
 
     def close(self) -> None:
@@ -153,6 +159,21 @@ class Engine:
         ceiling = min(_LONGEST_PAUSE_SECONDS, _FIRST_PAUSE_SECONDS * 2 ** min(failures, 10))
         if self._stop.wait(random.uniform(0, ceiling)):  # noqa: S311 - spreads load, guards nothing
             raise CallFailedError(error) from error
+
+
+def storages_again(
+    connection: Connection, registration: Registration
+) -> Callable[[], tuple[StorageDescription, ...] | None]:
+    """Asks what storages there are now by registering once more; None where no answer comes in time."""
+
+    def ask() -> tuple[StorageDescription, ...] | None:
+        try:
+            with BlockingMetadataClient(connection) as client:
+                return client.run(calls.register_instance(registration), timeout_seconds=_RELOAD_SECONDS)
+        except KvcmError:
+            return None
+
+    return ask
 
 
 def engine_connection(endpoint: str, token: str, tls: ClientTls | None) -> Connection:

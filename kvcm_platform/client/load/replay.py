@@ -10,12 +10,20 @@ from pathlib import Path
 
 from kvcm_platform.core.registry import LocationSpecInfo, ModelDeployment
 from kvcm_platform.core.traces import TraceError, TraceRequest
+from kvcm_platform.transfer import TransferOptions, Transfers
 
 from ..channel import ClientTls
-from ..transfer import FileTransfer
 from ..types import Registration
 from .data import BlockData
-from .engine import PATIENCE_SECONDS, CallFailedError, Engine, GaveUpError, OnError, engine_connection
+from .engine import (
+    PATIENCE_SECONDS,
+    CallFailedError,
+    Engine,
+    GaveUpError,
+    OnError,
+    engine_connection,
+    storages_again,
+)
 from .report import Report
 
 SPEC_NAME = "tp0"
@@ -76,13 +84,17 @@ class Replay:
             location_spec_infos=(LocationSpecInfo(SPEC_NAME, options.block_bytes),),
             model_deployment=ModelDeployment(model_name="replay", dtype="bf16", tp_size=1),
         )
-        transfer = FileTransfer(root=options.data_root, threads=min(16, 2 + options.engines))
+        connection = engine_connection(options.endpoint, options.token, options.tls)
+        transfers = Transfers(
+            options=TransferOptions(root=options.data_root, threads=min(16, 2 + options.engines)),
+            reload=storages_again(connection, registration),
+        )
         data = None
         if options.with_data:
-            data = BlockData(transfer, options.instance_id, registration.location_spec_infos)
+            data = BlockData(transfers, options.instance_id, registration.location_spec_infos)
         engines = [
             Engine(
-                engine_connection(options.endpoint, options.token, options.tls),
+                connection,
                 registration,
                 data=data,
                 patience_seconds=options.patience_seconds,
@@ -97,7 +109,7 @@ class Replay:
         finally:
             for engine in engines:
                 engine.close()
-            transfer.close()
+            transfers.close()
         total = Report(seconds=time.perf_counter() - started)
         for engine in engines:
             total.add(engine.report)

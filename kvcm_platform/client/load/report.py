@@ -26,7 +26,9 @@ class Report:
     bytes_written: int = 0
     bytes_read: int = 0
     bytes_wrong: int = 0
-    """Bytes of hit blocks that were missing or not those once written."""
+    """Bytes of hit blocks that are not those once written."""
+    failed_reads: int = 0
+    """Parts of hit blocks that could not be read: an engine would compute those blocks again."""
     seconds: float = 0.0
     latencies: dict[str, array[float]] = field(default_factory=lambda: defaultdict(lambda: array("d")))
     """Seconds of each answered call, by RPC."""
@@ -56,6 +58,7 @@ class Report:
             "bytes_written": self.bytes_written,
             "bytes_read": self.bytes_read,
             "bytes_wrong": self.bytes_wrong,
+            "failed_reads": self.failed_reads,
             "seconds": round(self.seconds, 3),
             "rpc": {rpc: _latency(values) for rpc, values in sorted(self.latencies.items())},
         }

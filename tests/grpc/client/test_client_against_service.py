@@ -13,11 +13,11 @@ import pytest
 from kvcm_platform.client import BlockingMetadataClient, Connection, KvcmError, MetadataClient, Registration
 from kvcm_platform.client.load.replay import SPEC_NAME, Replay, ReplayOptions
 from kvcm_platform.client.load.report import Report
-from kvcm_platform.client.transfer import FileTransfer
 from kvcm_platform.core.block_keys import chained_block_keys
 from kvcm_platform.core.registry import LocationSpecGroup, LocationSpecInfo, ModelDeployment
 from kvcm_platform.core.traces import TraceRequest
 from kvcm_platform.core.types import QueryType, StorageType, TrimStrategy
+from kvcm_platform.transfer import FileTransfer
 
 from .metadata_processes import MetadataProcesses
 

@@ -7,8 +7,8 @@ import itertools
 import pytest
 
 from kvcm_platform.client import BlockingKvClient, Connection, KvClient, KvcmError
-from kvcm_platform.client.transfer import FileTransfer
 from kvcm_platform.core.types import TrimStrategy
+from kvcm_platform.transfer import FileTransfer
 from tests.support.data_plane import VALUE_BYTES, value_instance
 
 from .metadata_processes import MetadataProcesses

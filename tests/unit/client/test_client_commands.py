@@ -24,6 +24,7 @@ MEMBERS = [
     "bytes_written",
     "bytes_read",
     "bytes_wrong",
+    "failed_reads",
     "seconds",
     "rpc",
 ]
@@ -92,11 +93,17 @@ def test_a_bad_line_is_named(endpoint: str, trace_file: Path) -> None:
 def test_wrong_bytes_fail_the_command(endpoint: str, trace_file: Path, service: FakeMeta) -> None:
     arguments = ["replay", "--trace", trace_file, "--format", "mooncake", "--endpoint", endpoint, "--json"]
     assert run(*arguments, "--with-data").returncode == 0
-    for path in service.root.rglob("s1_0"):
-        path.unlink()
+    (path,) = service.root.rglob("s1_0")
+    content = path.read_bytes()
+    path.write_bytes(bytes([content[0] ^ 1]) + content[1:])
     done = run(*arguments, "--with-data")
     assert done.returncode == 1
-    assert json.loads(done.stdout)["bytes_wrong"] == 40 * 2 * 4096 + 4096
+    assert json.loads(done.stdout)["bytes_wrong"] == 40
+    path.unlink()
+    done = run(*arguments, "--with-data")
+    assert done.returncode == 1
+    report = json.loads(done.stdout)
+    assert (report["bytes_wrong"], report["failed_reads"]) == (0, 40 * 2 + 1)
 
 
 @pytest.mark.parametrize(

@@ -87,12 +87,13 @@ def test_wrong_and_missing_bytes_are_counted(endpoint: str, service: FakeMeta) -
     zeroed = BLOCK_BYTES - _zero_bytes(14)
     second.unlink()
     report = replay(endpoint, [request], with_data=True)
-    assert report.bytes_wrong == 2 + zeroed + BLOCK_BYTES
+    assert report.bytes_wrong == 2 + zeroed
     assert report.bytes_read == 4 * BLOCK_BYTES
+    assert report.failed_reads == 1
 
 
 def _zero_bytes(key: int) -> int:
-    from kvcm_platform.client.transfer import BlockPattern
+    from kvcm_platform.transfer import BlockPattern
 
     return BlockPattern("i", "tp0", BLOCK_BYTES).block(key).count(0)
 
@@ -230,6 +231,7 @@ class TestReport:
             "bytes_written": 0,
             "bytes_read": 0,
             "bytes_wrong": 0,
+            "failed_reads": 0,
             "seconds": 1.235,
             "rpc": {"GetCacheLocation": {"count": 100, "p50_ms": 1.0, "p99_ms": 500.0}},
         }

@@ -20,25 +20,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, Self, TypeVar
 
-import xxhash
+from kvcm_platform.core.types import URI_SCHEME
+from kvcm_platform.core.uris import FILE_TYPES, DataUri, parse_uri
 
-from kvcm_platform.core.uris import DataUri, parse_uri
+from .block import TransferError, verified
 
-FILE_SCHEMES = frozenset({"file", "hf3fs", "vcns_hf3fs"})
+FILE_SCHEMES = frozenset(URI_SCHEME[kind] for kind in FILE_TYPES)
 MAX_BUFFERS = 512
 """Slots in one system call; the kernel takes at most 1024 buffers."""
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
-
-
-class TransferError(Exception):
-    """A block's bytes could not be moved; `uri` is the first one concerned."""
-
-    def __init__(self, uri: str, reason: str) -> None:
-        super().__init__(f"{uri}: {reason}")
-        self.uri = uri
-        self.reason = reason
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,11 +42,6 @@ class Slot(Generic[Item]):
     offset: int
     size: int
     item: Item
-
-
-def block_checksum(data: bytes | memoryview) -> int:
-    """64-bit XXH3 of a block's bytes."""
-    return int(xxhash.xxh3_64_intdigest(data))
 
 
 class FileTransfer:
@@ -93,9 +80,7 @@ class FileTransfer:
         """
         wanted = list(uris)
         found = self._each_file(_read_file, [(uri, None) for uri in wanted])
-        if checksums is None:
-            return found
-        return [_verified(*row) for row in zip(wanted, found, checksums, strict=True)]
+        return verified(wanted, found, checksums)
 
     def close(self) -> None:
         """Ends the threads; calls that are under way are finished first."""
@@ -143,12 +128,6 @@ class FileTransfer:
         if self._root is not None and not Path(parsed.path).resolve().is_relative_to(self._root):
             raise TransferError(uri, f"the path is outside {self._root}")
         return parsed
-
-
-def _verified(uri: str, data: bytes | TransferError, checksum: int) -> bytes | TransferError:
-    if isinstance(data, bytes) and block_checksum(data) != checksum:
-        return TransferError(uri, "the bytes are not those that were written: the checksum differs")
-    return data
 
 
 def _only(results: list[Result | TransferError]) -> Result:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from kvcm_platform.client.transfer import (
+from kvcm_platform.transfer import (
     BlockPattern,
     FileTransfer,
     TransferError,
