@@ -276,7 +276,6 @@ class Registry:
         """The group's candidates that exist, in the group's order."""
         return [self.storages[n] for n in group.storage_candidates if n in self.storages]
 
-
     def storage_by_number(self) -> dict[int, StorageEntry]:
         """The storage behind each number of block records, segments and lost ones included."""
         return {number: storage for storage in self.storages.values() for number in storage.numbers}
