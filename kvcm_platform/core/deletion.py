@@ -39,6 +39,11 @@ class PendingDeletion:
     size: int
     entry: bytes
 
+    @property
+    def is_second_pass(self) -> bool:
+        """Whether its objects were freed before."""
+        return all(item.is_second_pass for item in self.objects)
+
 
 class PendingList(Protocol):
     """The pending deletions of one shard (index.pending.RedisPending)."""
@@ -101,8 +106,19 @@ async def delete_due(
 async def _delete_on(
     pending: PendingList, deleter: Deleter | str, deletions: list[PendingDeletion], report: DeletionReport
 ) -> None:
-    orphans = [d for d in deletions if d.is_orphan or deleter == UNKNOWN_STORAGE]
-    rest = [d for d in deletions if not d.is_orphan and deleter != UNKNOWN_STORAGE]
+    orphans: list[PendingDeletion] = []
+    rest: list[PendingDeletion] = []
+    settled: list[PendingDeletion] = []
+    for deletion in deletions:
+        if deletion.is_orphan:
+            orphans.append(deletion)
+        elif deleter != UNKNOWN_STORAGE:
+            rest.append(deletion)
+        else:
+            # What was freed once is no orphan: only a late writer may have left something.
+            (settled if deletion.is_second_pass else orphans).append(deletion)
+    if settled:
+        await pending.done([d.handle for d in settled])
     if orphans:
         await pending.orphan(orphans)
         await pending.done([d.handle for d in orphans])

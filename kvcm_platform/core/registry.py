@@ -76,6 +76,11 @@ class StorageEntry:
         """Every number that stands for it or a part of it in block records."""
         return (self.number, *(segment.number for segment in self.segments), *self.lost_numbers)
 
+    @property
+    def cleared_numbers(self) -> tuple[int, ...]:
+        """The numbers on which no block may stay."""
+        return self.numbers if self.is_leaving else self.lost_numbers
+
     def has_lost(self, number: int) -> bool:
         """Whether objects under this number need no deletion: their memory is gone, or they are given up."""
         return self.is_abandoned or number in self.lost_numbers

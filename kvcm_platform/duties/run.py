@@ -17,6 +17,7 @@ import structlog
 from kvcm_platform.core.deletion import DeletionReport, delete_due
 from kvcm_platform.core.registry import InstanceEntry
 from kvcm_platform.core.removal import MIN_DELETE_DELAY_MS
+from kvcm_platform.duties.clearing import Clearing
 from kvcm_platform.duties.deleters import Deleters
 from kvcm_platform.duties.session import IndexSession
 from kvcm_platform.duties.verify import Verification
@@ -39,8 +40,9 @@ DELETE_BATCH = 512
 class DutiesReport:
     """What a run did.
 
-    `lost` = locations found without their object; `failures` = shards whose duty ended in an error
-    (see the log).
+    `cleared` = removed instances without data left; `cleared_locations` = locations on storages that
+    are to be empty; `lost` = locations found without their object; `failures` = shards whose duty
+    ended in an error (see the log).
     """
 
     sessions: int = 0
@@ -48,6 +50,7 @@ class DutiesReport:
     reservations: int = 0
     pushes: int = 0
     cleared: int = 0
+    cleared_locations: int = 0
     lost: int = 0
     failures: int = 0
     deletions: DeletionReport = field(default_factory=DeletionReport)
@@ -75,6 +78,7 @@ class DutyRun:
     async def _run(self) -> None:
         await self._sweep()
         self.report.lost += await self._verify()
+        await self._clear_storages()
         self.report.trimmed += await trims.resume(self._index, self._session.reaches, self._deadline)
         await self._delete()
         for entry in self._session.leaving:
@@ -96,6 +100,20 @@ class DutyRun:
             log.exception("the check of the index failed")
             self.report.failures += 1
             return verification.lost
+
+    async def _clear_storages(self) -> None:
+        """For a quarter of the run at most."""
+        deadline = time.monotonic() + (self._deadline - time.monotonic()) / 4
+        clearing = Clearing(self._session, deadline, self._sweep)
+        try:
+            await clearing.run()
+        except Fenced:
+            raise
+        except Exception:
+            log.exception("storages could not be cleared")
+            self.report.failures += 1
+        self.report.cleared_locations += clearing.cleared
+        self.report.lost += clearing.lost
 
     async def _each(self, entry: InstanceEntry, duty: Callable[[InstanceEntry], Awaitable[int]]) -> int:
         """One duty of one instance; its failure is this instance's alone."""

@@ -8,27 +8,20 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 
 import structlog
 
-from kvcm_platform.core.deletion import UNKNOWN_STORAGE
 from kvcm_platform.core.registry import InstanceEntry
 from kvcm_platform.core.removal import MIN_DELETE_DELAY_MS
-from kvcm_platform.core.uris import parse_uri
-from kvcm_platform.duties.deleters import Deleters
+from kvcm_platform.duties.presence import CannotBeAsked, Presence
 from kvcm_platform.duties.session import IndexSession
 from kvcm_platform.index import keyspace
-from kvcm_platform.index.codec import StoredLocation
 from kvcm_platform.index.connection import Connection
 from kvcm_platform.index.shards import ShardRef, shards_of
 from kvcm_platform.index.verifying import ShardCheck
 
 log = structlog.get_logger(__name__)
-
-
-class CannotBeAsked(Exception):
-    """A storage whose objects cannot be looked at now; the sentence names it."""
 
 
 class Verification:
@@ -38,7 +31,7 @@ class Verification:
         self._session = session
         self._deadline = deadline
         self._pause = pause
-        self._backends = Deleters(session)
+        self._presence = Presence(session)
         self.lost = 0
 
     async def run(self) -> int:
@@ -53,7 +46,7 @@ class Verification:
                 if server.life.doubt and not server.life.is_undecided:
                     await self._check(server, shards)
         finally:
-            await self._backends.close()
+            await self._presence.close()
         return self.lost
 
     async def _check(self, server: Connection, shards: list[tuple[InstanceEntry, ShardRef]]) -> None:
@@ -61,7 +54,9 @@ class Verification:
         for entry, shard in shards:
             check = ShardCheck(self._session.index, entry, shard, MIN_DELETE_DELAY_MS)
             try:
-                is_done = await check.is_done() or await check.run(self._intact, self._deadline, self._pause)
+                is_done = await check.is_done() or await check.run(
+                    self._presence.of, self._deadline, self._pause
+                )
             except CannotBeAsked as error:
                 is_done, waiting = False, str(error)
             self.lost += check.lost
@@ -73,25 +68,3 @@ class Verification:
         await server.call("FCALL", "kvcm_doubt_end", 1, keyspace.GENERATION, doubt)
         await server.call("DEL", keyspace.VERIFYING)
         log.info("the index is checked", shards=len(shards), lost=self.lost)
-
-    async def _intact(self, locations: Sequence[StoredLocation]) -> list[bool]:
-        """A location on a storage that is not configured, or whose kind deletes nothing, lost nothing."""
-        answers = [True] * len(locations)
-        by_storage: dict[int, list[int]] = defaultdict(list)
-        for index, location in enumerate(locations):
-            by_storage[location.storage_number].append(index)
-        for number, indexes in by_storage.items():
-            backend = self._backends.backend(number)
-            if backend is None or backend == UNKNOWN_STORAGE:
-                continue
-            if isinstance(backend, str):
-                raise CannotBeAsked(backend)
-            uris = [[parse_uri(uri) for _, uri in locations[index].specs()] for index in indexes]
-            try:
-                found = iter(await backend.exist([uri for each in uris for uri in each]))
-            except OSError as error:
-                raise CannotBeAsked(f"{backend.entry.name}: {error}") from error
-            for index, each in zip(indexes, uris, strict=True):
-                present = [next(found) for _ in each]
-                answers[index] = all(present)
-        return answers

@@ -11,14 +11,18 @@ import redis
 
 from kvcm_platform.core.registry import Registry
 
-from . import keyspace, leaving
+from . import keyspace, leaving, storage_checks
 from .link import RESERVATION_MARGIN_MS
 
 SAFETY_SECONDS = 2.0
+CLEARING_MS = 3000
+"""Storages that are to be empty, and those that cannot be asked yet, are looked at this often."""
 
 
 def anything_due(client: redis.Redis, known: Registry) -> bool:
-    """True when a session expired, a deletion is due, a reservation is stale or a trim is unfinished."""
+    """True when a session expired, a deletion is due, a reservation is stale, a trim is unfinished, or
+    storages are to be looked at.
+    """
     gone = leaving.decode(client.hgetall(keyspace.LEAVING))
     instances = [*known.instances.values(), *gone]
     groups = {entry.number for entry in known.groups.values()} | {e.group_number for e in gone}
@@ -36,7 +40,15 @@ def anything_due(client: redis.Redis, known: Registry) -> bool:
         pipeline.zrangebyscore(deadlines, "-inf", now - RESERVATION_MARGIN_MS, 0, 1)
     pipeline.hlen(keyspace.TRIMS)
     pipeline.hexists(keyspace.GENERATION, "doubt")
-    return any(pipeline.execute())
+    pipeline.hgetall(keyspace.STORAGE_CHECKS)
+    pipeline.hgetall(keyspace.STORAGE_CHECKED)
+    pipeline.get(keyspace.STORAGE_CLEARED_AT)
+    *due, wanted, seen, cleared_at = pipeline.execute()
+    checks = storage_checks.outstanding(wanted, seen)
+    is_clearing = any(storage.cleared_numbers for storage in known.storages.values())
+    if (checks or is_clearing) and now - int(cleared_at or 0) > CLEARING_MS:
+        return True
+    return any(due) or any(not seen.get(b"%d:waiting" % number) for number in checks)
 
 
 def enqueue_once(client: redis.Redis, seconds: float = 5.0) -> bool:

@@ -103,7 +103,7 @@ class ShardCheck:
                 gone[key].append(location.location_id)
         if gone:
             count, _ = await self._index.function(
-                *("kvcm_remove", self._shard.base, "gone", self._delay_ms, 0, 0, b"".join(gone)),
+                *("kvcm_remove", self._shard.base, "named", self._delay_ms, 0, 0, b"".join(gone)),
                 *("".join(ids) for ids in gone.values()),
             )
             self.lost += count

@@ -32,16 +32,20 @@ _TOUCH = 16
 
 @dataclass(frozen=True, slots=True)
 class _Wish:
-    """Which locations to mark; modes as in the Lua file, but for `gone`: nothing is in doubt here."""
+    """Which locations to mark; modes as in the Lua file. `named` has each key's ids with mode `named`."""
 
     mode: bytes
     due_ms: int
     begin_ms: int
     end_ms: int
+    named: Sequence[bytes] = ()
 
-    def covers(self, record: bytes, one: Location) -> bool:
+    def covers(self, index: int, record: bytes, one: Location) -> bool:
+        """Whether a location of the `index`-th key's record is among them."""
         if one.status == DELETING:
             return False
+        if self.mode == b"named":
+            return location_id(record[one.at : one.stop]) in self.named[index]
         if self.mode == b"all":
             return True
         time_ms = int.from_bytes(record[one.at + 21 : one.at + 27])
@@ -63,13 +67,13 @@ class _Marked:
 def remove(call: Call, args: Sequence[bytes]) -> list[int | bytes]:
     """Marks locations DELETING; returns their number and bytes."""
     call.enter(args[0])
-    wish = _Wish(args[1], call.now_ms + int(args[2]), int(args[3]), int(args[4]))
+    wish = _Wish(args[1], call.now_ms + int(args[2]), int(args[3]), int(args[4]), args[6:])
     chunk = split_keys(args[5])
     done = _Marked()
     blocks = keyspace.blocks(call.base)
-    for key, record in zip(chunk, call.tx.hmget(blocks, chunk), strict=True):
+    for index, (key, record) in enumerate(zip(chunk, call.tx.hmget(blocks, chunk), strict=True)):
         if record is not None:
-            _mark(call, wish, done, key, record)
+            _mark(call, wish, done, index, key, record)
     if done.count:
         call.tx.hset(blocks, done.sets)
         call.tx.hdel(blocks, *done.dels)
@@ -78,11 +82,11 @@ def remove(call: Call, args: Sequence[bytes]) -> list[int | bytes]:
     return [done.count, b"%d" % done.size]
 
 
-def _mark(call: Call, wish: _Wish, done: _Marked, key: bytes, record: bytes) -> None:
+def _mark(call: Call, wish: _Wish, done: _Marked, index: int, key: bytes, record: bytes) -> None:
     parts: list[bytes] = []
     is_changed = False
     for one in locations(record):
-        if not wish.covers(record, one):
+        if not wish.covers(index, record, one):
             parts.append(record[one.at : one.stop])
             continue
         size = size_at(record, one.at)

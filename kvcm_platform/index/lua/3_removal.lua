@@ -2,7 +2,7 @@
 --   {tag}:d  location id + key by due time      {tag}:p  location id + key -> flag + location entry
 
 -- kvcm_remove: marks locations DELETING. ARGV: gen, mode, delay ms, begin ms, end ms, packed keys, and with mode
---   'gone' the ids of each key's locations whose objects are not there any more, one behind the other.
+--   'named' the ids of each key's locations that go, one behind the other.
 --   mode 'all': every location; 'time': SERVING ones written within [begin, end] and, with mode 'until',
 --   also WRITING ones started by then; 'meta': as 'until', but the record goes at once and the bytes leave
 --   the usage: the entry waits for its way to the storage's orphan list.
@@ -26,8 +26,8 @@ register('kvcm_remove', function(keys, args)
       each_location(record, function(at, stop, status, ref)
         local time = struct.unpack('>I6', sub(record, at + 21, at + 26))
         local wanted = status ~= DELETING
-        if mode == 'gone' then
-          wanted = status == SERVING and string.find(args[6 + i], sub(record, at + 5, at + 12), 1, true) ~= nil
+        if mode == 'named' then
+          wanted = wanted and string.find(args[6 + i], sub(record, at + 5, at + 12), 1, true) ~= nil
         elseif wanted and mode ~= 'all' then
           wanted = time >= from and time <= to and (status == SERVING or mode ~= 'time')
         end
