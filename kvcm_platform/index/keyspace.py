@@ -96,6 +96,11 @@ def unpushed(base: str) -> str:
     return base + ":up"
 
 
+def heat(base: str) -> str:
+    """How often runs were used lately, where a policy brings blocks back (index/lua/3_heat.lua)."""
+    return base + ":h"
+
+
 def pending_due(base: str) -> str:
     return base + ":d"
 
@@ -117,7 +122,7 @@ def all_of_instance(base: str) -> list[str]:
     """Keys of a shard that are deleted when the last data of a removed instance is gone."""
     suffixes = (
         *(blocks, recency, runs, sessions, session_deadlines, tickets, ticket_deadlines),
-        *(unpushed, pending_due, pending, durable, events),
+        *(unpushed, pending_due, pending, durable, events, heat),
     )
     return [base, *(suffix(base) for suffix in suffixes)]
 

@@ -74,6 +74,14 @@ def locations(record: bytes) -> Iterator[Location]:
         at = stop
 
 
+def serving_at(record: bytes, wanted_id: bytes) -> Location | None:
+    """The SERVING location with this id."""
+    for one in locations(record):
+        if one.status == SERVING and location_id(record, one.at) == wanted_id:
+            return one
+    return None
+
+
 def location_id(record: bytes, at: int = 0) -> bytes:
     return record[at + 5 : at + 13]
 
@@ -168,3 +176,11 @@ def add_pending(call: Call, due_ms: int, flag: bytes, key: bytes, entry: bytes) 
     member = location_id(entry) + key
     call.tx.zadd(keyspace.pending_due(call.base), member, due_ms)
     call.tx.hset(keyspace.pending(call.base), {member: flag + entry})
+
+
+def retire(call: Call, usage: Usage, key: bytes, record: bytes, one: Location, due_ms: int) -> bytes:
+    """Marks a SERVING location DELETING; returns the record as it is then."""
+    usage.moved(one.ref, "s", "p", size_at(record, one.at))
+    marked = record[: one.at] + bytes((DELETING,)) + record[one.at + 1 :]
+    add_pending(call, due_ms, b"d", key, marked[one.at : one.stop])
+    return marked

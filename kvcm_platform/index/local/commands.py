@@ -55,6 +55,22 @@ def _zscore(keys: Keys, tx: Transaction, args: Sequence[bytes]) -> bytes | None:
     return None if score is None else _number(score)
 
 
+def _zrank(keys: Keys, tx: Transaction, args: Sequence[bytes]) -> int | None:
+    scores = keys.sorted_set(args[0].decode()).scores
+    own = scores.get(args[1])
+    if own is None:
+        return None
+    return sum((score, member) < (own, args[1]) for member, score in scores.items())
+
+
+def _zcount(keys: Keys, tx: Transaction, args: Sequence[bytes]) -> int:
+    """Members below a score, as all callers ask."""
+    if args[1] != b"-inf" or args[2][:1] != b"(":
+        raise ValueError("ZCOUNT counts from -inf to below a score here")
+    below = float(args[2][1:])
+    return sum(score < below for score in keys.sorted_set(args[0].decode()).scores.values())
+
+
 def _zrange(keys: Keys, tx: Transaction, args: Sequence[bytes]) -> list[bytes]:
     ordered = sorted(keys.sorted_set(args[0].decode()).scores.items(), key=lambda item: (item[1], item[0]))
     begin, end = int(args[1]), int(args[2])
@@ -116,6 +132,8 @@ COMMANDS: dict[str, Command] = {
     "ZREM": lambda keys, tx, args: sum(tx.zrem(args[0].decode(), member) for member in args[1:]),
     "ZCARD": lambda keys, tx, args: tx.zcard(args[0].decode()),
     "ZSCORE": _zscore,
+    "ZRANK": _zrank,
+    "ZCOUNT": _zcount,
     "ZRANGE": _zrange,
     "ZRANGEBYSCORE": _zrangebyscore,
     "XRANGE": _xrange,

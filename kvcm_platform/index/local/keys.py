@@ -158,6 +158,10 @@ class Transaction:
         self._scores.setdefault(name, {})[member] = None
         return True
 
+    def scores(self, name: str) -> Mapping[bytes, float]:
+        """Members with their scores, as they were when the transaction began."""
+        return self._keys.sorted_set(name).scores
+
     def zcard(self, name: str) -> int:
         known = self._keys.sorted_set(name).scores
         changed = self._scores.get(name, {}).items()

@@ -14,7 +14,7 @@ from typing import Any
 from kvcm_platform.index import functions, keyspace
 from kvcm_platform.index.embedded.byte_store import ByteStore
 
-from . import groups, inserts, permits, removal, sessions, storages, tickets
+from . import copies, groups, heat, inserts, permits, removal, sessions, storages, tickets
 from .changes import Call
 from .commands import COMMANDS
 from .keys import Keys, Transaction
@@ -34,6 +34,11 @@ FUNCTIONS: dict[str, Callable[[Call, Sequence[bytes]], Any]] = {
     "kvcm_deleted": removal.deleted,
     "kvcm_postpone": removal.postpone,
     "kvcm_touch": removal.touch,
+    "kvcm_copy": copies.copy,
+    "kvcm_shed": copies.shed,
+    "kvcm_heat": heat.heat,
+    "kvcm_hot": heat.hot,
+    "kvcm_cooled": heat.cooled,
     "kvcm_limits": groups.limits,
     "kvcm_reserve": groups.reserve,
     "kvcm_push": groups.push,

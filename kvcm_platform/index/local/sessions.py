@@ -12,6 +12,7 @@ from kvcm_platform.index import codec, keyspace
 from kvcm_platform.index.codec import SESSION_FINISHING, SESSION_OPEN, SessionHeader
 
 from .changes import (
+    KEY_BYTES,
     SERVING,
     WRITING,
     Call,
@@ -23,7 +24,9 @@ from .changes import (
     leave,
     location_id,
     locations,
+    retire,
     run_name,
+    serving_at,
     size_at,
     split_keys,
 )
@@ -49,7 +52,7 @@ def store(call: Call, sid: bytes, header: SessionHeader) -> None:
 
 
 def _drop(call: Call, sid: bytes) -> None:
-    call.tx.hdel(keyspace.sessions(call.base), sid, sid + b":k", sid + b":x", sid + b":m")
+    call.tx.hdel(keyspace.sessions(call.base), sid, sid + b":k", sid + b":x", sid + b":m", sid + b":s")
     call.tx.zrem(keyspace.session_deadlines(call.base), sid)
 
 
@@ -76,6 +79,28 @@ class _Flipped:
     """Runs of blocks that have one more location now: a cached answer lacks it."""
     dropped: list[bytes] = field(default_factory=list)
     removed: Runs = field(default_factory=dict)
+    told: set[bytes] = field(default_factory=set)
+    """Runs of sources that went with the flip of their copies."""
+
+
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """What a session copies: the location that each key's copy was read from."""
+
+    goes: bool
+    delay_ms: int
+    sources: bytes
+
+    @classmethod
+    def of(cls, call: Call, sid: bytes) -> Copy | None:
+        raw = call.tx.hget(keyspace.sessions(call.base), sid + b":s")
+        return None if raw is None else cls(raw[0] == 1, int.from_bytes(raw[1:7]), raw[7:])
+
+    def pack(self) -> bytes:
+        return bytes((self.goes,)) + self.delay_ms.to_bytes(6) + self.sources
+
+    def source(self, index: int) -> bytes:
+        return self.sources[index * KEY_BYTES : (index + 1) * KEY_BYTES]
 
 
 def _finish_chunk(call: Call, sid: bytes, header: SessionHeader, start: int) -> int:
@@ -87,7 +112,7 @@ def _finish_chunk(call: Call, sid: bytes, header: SessionHeader, start: int) -> 
     stop = min(start + CHUNK, header.count)
     position = start - sum(index < start for index in lost)
     chunk = split_keys(keys, start, stop)
-    done = _Flipped()
+    done, copy = _Flipped(), Copy.of(call, sid)
     for index, (key, record) in enumerate(
         zip(chunk, call.tx.hmget(keyspace.blocks(call.base), chunk), strict=True), start
     ):
@@ -95,15 +120,20 @@ def _finish_chunk(call: Call, sid: bytes, header: SessionHeader, start: int) -> 
             continue
         is_written = mask[position : position + 1] == b"1"
         position += 1
-        if record is not None:
-            _end_location(call, done, header.location_id.encode(), key, record, is_written)
+        if record is None:
+            continue
+        own = header.location_id.encode()
+        if copy is None:
+            _end_location(call, done, own, key, record, is_written)
+        else:
+            _end_copy(call, done, own, key, record, copy, copy.source(index) if is_written else b"")
     blocks = keyspace.blocks(call.base)
     call.tx.hset(blocks, done.sets)
     call.tx.hdel(blocks, *done.dels)
     forget_runs(call, done.removed)
     events = (
         Event(b"serve", done.served, sorted(done.extended)),
-        Event(b"drop", done.dropped, sorted(done.removed)),
+        Event(b"drop", done.dropped, sorted(done.told.union(done.removed))),
     )
     leave(call, done.usage, events)
     if stop < header.count:
@@ -141,6 +171,29 @@ def _end_location(
         add_pending(call, call.now_ms, b"f", key, record[at : one.stop])
         done.dropped.append(key)
         return
+
+
+def _end_copy(
+    call: Call, done: _Flipped, own: bytes, key: bytes, record: bytes, copy: Copy, source_id: bytes
+) -> None:
+    """A copy is flipped only while the location that it was read from is SERVING, and has that one's time.
+
+    A location never comes back from DELETING and its object is not touched before: what was read is whole.
+    """
+    source = serving_at(record, source_id)
+    _end_location(call, done, own, key, record, source is not None)
+    flipped = done.sets.get(key, b"")
+    is_flipped = any(one.status == SERVING and location_id(flipped, one.at) == own for one in locations(flipped))
+    if source is None or not is_flipped:
+        return
+    time = slice(source.at + 21, source.at + 27)
+    target = next(one for one in locations(flipped) if location_id(flipped, one.at) == own)
+    flipped = flipped[: target.at + 21] + record[time] + flipped[target.at + 27 :]
+    if copy.goes:
+        flipped = retire(call, done.usage, key, flipped, source, call.now_ms + copy.delay_ms)
+        done.dropped.append(key)
+        done.told.add(run_name(record, source.at))
+    done.sets[key] = flipped
 
 
 def _finish_begin(call: Call, sid: bytes, header: SessionHeader) -> int:

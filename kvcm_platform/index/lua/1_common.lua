@@ -48,24 +48,26 @@ local function now_ms()
 end
 
 -- Refuses a duty whose fencing number is lower than the highest seen here: its lease was another's meanwhile.
-local function enter_fenced(base, fence)
-  local highest = call('HGET', base, 'fence')
+-- Duties with leases of their own do not fence each other: `duty` names them, '' is the one of what is due.
+local function enter_fenced(base, fence, duty)
+  local field = 'fence' .. duty
+  local highest = call('HGET', base, field)
   if highest and tonumber(highest) > tonumber(fence) then return redis.error_reply('FENCED ' .. highest) end
-  if highest ~= fence then call('HSET', base, 'fence', fence) end
+  if highest ~= fence then call('HSET', base, field, fence) end
   return nil
 end
 
 -- Refuses a caller of an older generation; adopts a newer one. Returns nil when the call may go on.
--- caller: the generation, from background duties '<generation>:<fencing number>'.
+-- caller: the generation, from background duties '<generation>:<fencing number>[:<duty>]'.
 local function enter(base, caller)
   local known = call('HGET', base, 'gen')
   if known == caller then return nil end
-  local generation, fence = string.match(caller, '^(%d+):?(%d*)$')
+  local generation, fence, duty = string.match(caller, '^(%d+):?(%d*)(.*)$')
   if known and tonumber(known) > tonumber(generation) then
     return redis.error_reply('OLDGEN ' .. known)
   end
   if fence ~= '' then
-    local refused = enter_fenced(base, fence)
+    local refused = enter_fenced(base, fence, duty)
     if refused then return refused end
   end
   -- A shard that begins in this life has nothing that an older one could have lost.
@@ -92,6 +94,16 @@ local function each_location(record, visit)
     if visit(at, stop, status, ref) then return end
     at = stop + 1
   end
+end
+
+-- Start of the location with this id and status, or nil.
+local function location_at(record, id, wanted)
+  local found
+  each_location(record, function(at, _, status)
+    if status == wanted and sub(record, at + 5, at + 12) == id then found = at end
+    return found
+  end)
+  return found
 end
 
 -- Bytes of the location that starts at `at`.
@@ -179,4 +191,13 @@ local function add_pending(base, due_ms, flags, key, entry)
   local member = sub(entry, 6, 13) .. key
   call('ZADD', base .. ':d', due_ms, member)
   call('HSET', base .. ':p', member, flags .. entry)
+end
+
+-- Marks a SERVING location DELETING, due at `due_ms`. Returns the record as it is then, and the location's run.
+local function retire(base, usage, key, record, at, due_ms)
+  local _, _, ref = struct.unpack('>BBI3', record, at)
+  local stop = at + HEADER + struct.unpack('>I3', record, at + 33) - 1
+  usage.moved(ref, 's', 'p', size_at(record, at))
+  add_pending(base, due_ms, 'd', key, char(DELETING) .. sub(record, at + 1, stop))
+  return sub(record, 1, at - 1) .. char(DELETING) .. sub(record, at + 1), sub(record, at + 5, at + 14)
 end

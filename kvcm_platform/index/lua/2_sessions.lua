@@ -1,5 +1,6 @@
 -- Write sessions: open -> finishing -> gone. Layout of a session's header: index/codec.py.
---   {tag}:w  sid -> header, sid .. ':k' -> keys, sid .. ':x' -> indexes that lost a race, sid .. ':m' -> mask
+--   {tag}:w  sid -> header, sid .. ':k' -> keys, sid .. ':x' -> indexes that lost a race, sid .. ':m' -> mask,
+--           of a copy sid .. ':s' -> 1 byte (1 = the source goes), its delay in ms (6), id of each key's source (8)
 --   {tag}:wd sid by deadline      {tag}:up  sid -> bytes inserted so far, '+' behind it when no more will come
 
 local OPEN, FINISHING = 1, 2
@@ -19,7 +20,7 @@ local function session_header_set(base, sid, s)
 end
 
 local function session_drop(base, sid)
-  call('HDEL', base .. ':w', sid, sid .. ':k', sid .. ':x', sid .. ':m')
+  call('HDEL', base .. ':w', sid, sid .. ':k', sid .. ':x', sid .. ':m', sid .. ':s')
   call('ZREM', base .. ':wd', sid)
 end
 
@@ -150,8 +151,18 @@ register('kvcm_write', function(keys, args)
   return reply
 end)
 
+-- What a session copies: `source(index)` is the id of the location that a key's copy was read from. Nil: no copy.
+local function copy_of(base, sid)
+  local raw = call('HGET', base .. ':w', sid .. ':s')
+  if not raw then return nil end
+  local goes, delay = struct.unpack('>BI6', raw)
+  return {goes = goes == 1, delay = delay, source = function(index) return sub(raw, index * 8 + 8, index * 8 + 15) end}
+end
+
 -- Flips or drops the session's keys from index `from` on, at most CHUNK of them. The session is
 -- FINISHING and its mask is stored. Returns the index to go on with, or -1 when the session is gone.
+-- A copy is flipped only while the location that it was read from is SERVING: a location never comes back from
+-- DELETING and its object is not touched before, so what was read is whole. It keeps the time of its source.
 local function finish_chunk(base, sid, session, from)
   local now = now_ms()
   local blob, mask = call('HGET', base .. ':w', sid .. ':k'), call('HGET', base .. ':w', sid .. ':m')
@@ -166,11 +177,14 @@ local function finish_chunk(base, sid, session, from)
   local sets, dels, removed, usage, served, dropped, extended = {}, {}, {}, usage_delta(), {}, {}, {}
   local stamp, serving, locid = struct.pack('>I6', now), char(SERVING), session.locid
   local filled, flipped, flipped_bytes = 0, 0, 0
+  local copy, told = copy_of(base, sid), {}
   for i, key in ipairs(chunk) do
     local index = from + i - 1
     if not lost[index] then
       position = position + 1
       local success, record = byte(mask, position) == 49, records[i] -- '1'
+      local source = copy and success and record and location_at(record, copy.source(index), SERVING)
+      if copy and not source then success = false end
       local status, owner, size, length
       if record then status, owner, size, length = struct.unpack('>Bxxxxc8xxI6xxxxxxxxxxxxI3', record) end
       if success and record and length + HEADER == #record then
@@ -188,12 +202,17 @@ local function finish_chunk(base, sid, session, from)
             if success then
               filled = filled + 2
               sets[filled - 1] = key
-              sets[filled] = sub(record, 1, at - 1) .. serving .. sub(record, at + 1, at + 20) .. stamp ..
-                sub(record, at + 27)
+              sets[filled] = sub(record, 1, at - 1) .. serving .. sub(record, at + 1, at + 20) ..
+                (source and sub(record, source + 21, source + 26) or stamp) .. sub(record, at + 27)
               flipped, flipped_bytes = flipped + 1, flipped_bytes + size
               served[flipped] = key
               -- A cached answer for this block lacks what was just added to it.
               each_location(record, function(other) extended[sub(record, other + 5, other + 14)] = true end)
+              if source and copy.goes then
+                local run
+                sets[filled], run = retire(base, usage, key, sets[filled], source, now + copy.delay)
+                dropped[#dropped + 1], told[run] = key, true
+              end
             else
               local entry = sub(record, at, stop)
               local rest = sub(record, 1, at - 1) .. sub(record, stop + 1)
@@ -219,7 +238,8 @@ local function finish_chunk(base, sid, session, from)
   if #dels > 0 then call('HDEL', base .. ':b', unpack(dels)) end
   usage.moved(session.ref, 'w', 's', flipped_bytes, flipped)
   forget_runs(base, removed)
-  leave(base, usage, {serve = served, drop = dropped}, {serve = extended, drop = removed})
+  for run in pairs(removed) do told[run] = true end
+  leave(base, usage, {serve = served, drop = dropped}, {serve = extended, drop = told})
   if to < session.count then return to end
   if session.inserted < session.count then note_inserted(base, sid, 0, true) end
   session_drop(base, sid)
