@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from .types import PreferStrategy, ReclaimPolicy, StorageType
+from .types import PreferStrategy, ReclaimPolicy, Retention, StorageType
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +135,26 @@ class ReclaimSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class MigrationPolicy:
+    """When cold blocks leave a storage for another, and when they come back (core/migration.py)."""
+
+    source: str
+    """Names of storages; one that does not exist yet moves nothing."""
+    target: str
+    trigger_ratio: float = 0.8
+    """Used share of the source from which on blocks leave, down to `low_ratio`."""
+    low_ratio: float = 0.7
+    retention: Retention = Retention.DELETE_SOURCE
+    promote_after_hits: int = 0
+    """Recent uses after which blocks come back to the source; 0 = never."""
+    max_bytes_per_second: int = 0
+    """0 = no limit."""
+    verify: bool = True
+    """Whether each copy is read back and compared before it is served."""
+    is_enabled: bool = True
+
+
+@dataclass(frozen=True, slots=True)
 class CachePolicy:
     capacity_mb: int = 1024
     type: str = "lru"
@@ -184,6 +204,7 @@ class GroupEntry:
     global_quota_group_name: str = ""
     user_data: str = ""
     limits: FairnessLimits = field(default_factory=FairnessLimits)
+    migration: MigrationPolicy | None = None
     version: int = 1
     """The optimistic lock that clients see."""
 
@@ -320,10 +341,15 @@ def group_from_dict(data: Mapping[str, Any]) -> GroupEntry:
             "meta_indexer": MetaIndexerSettings(
                 **{**meta_indexer, "cache_policy": CachePolicy(**meta_indexer["cache_policy"])}
             ),
-            # Entries published before there were limits have none.
+            # Entries published before there were limits or migrations have none.
             "limits": FairnessLimits(**data.get("limits", {})),
+            "migration": migration_from_dict(data.get("migration")),
         }
     )
+
+
+def migration_from_dict(data: Mapping[str, Any] | None) -> MigrationPolicy | None:
+    return None if data is None else MigrationPolicy(**{**data, "retention": Retention(data["retention"])})
 
 
 def instance_from_dict(data: Mapping[str, Any]) -> InstanceEntry:

@@ -102,3 +102,10 @@ class ReclaimPolicy(StrEnum):
 WIRE_RECLAIM_POLICY: dict[ReclaimPolicy, int] = {
     policy: number for number, policy in enumerate(ReclaimPolicy)
 }
+
+
+class Retention(StrEnum):
+    """What becomes of a block's location when it was copied to another storage."""
+
+    DELETE_SOURCE = "delete_source"
+    KEEP_BOTH = "keep_both"

@@ -183,12 +183,11 @@ def _end_copy(
     source = serving_at(record, source_id)
     _end_location(call, done, own, key, record, source is not None)
     flipped = done.sets.get(key, b"")
-    is_flipped = any(one.status == SERVING and location_id(flipped, one.at) == own for one in locations(flipped))
-    if source is None or not is_flipped:
+    target = serving_at(flipped, own)
+    if source is None or target is None:
         return
-    time = slice(source.at + 21, source.at + 27)
-    target = next(one for one in locations(flipped) if location_id(flipped, one.at) == own)
-    flipped = flipped[: target.at + 21] + record[time] + flipped[target.at + 27 :]
+    time = record[source.at + 21 : source.at + 27]
+    flipped = flipped[: target.at + 21] + time + flipped[target.at + 27 :]
     if copy.goes:
         flipped = retire(call, done.usage, key, flipped, source, call.now_ms + copy.delay_ms)
         done.dropped.append(key)
