@@ -36,6 +36,7 @@ _SPEC_MEMBER: dict[StorageType, str] = {
     StorageType.VCNS_HF3FS: "vcnsthreefs",
     StorageType.MOONCAKE: "mooncake",
     StorageType.TAIR_MEMPOOL: "tair_mem_pool",
+    StorageType.DUMMY: "dummy",
 }
 _TYPE_OF_MEMBER = {member: kind for kind, member in _SPEC_MEMBER.items()}
 _STRATEGY = {number: strategy for strategy, number in WIRE_PREFER_STRATEGY.items()}

@@ -25,6 +25,8 @@ class PendingObject:
     uri: DataUri
     slots_in_file: int
     is_second_pass: bool = False
+    was_served: bool = True
+    """Its write was finished: nobody writes there any more."""
 
 
 @dataclass(frozen=True, slots=True)

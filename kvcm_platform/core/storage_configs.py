@@ -23,6 +23,7 @@ MEMBERS: dict[StorageType, tuple[str, ...]] = {
         "master_service_entry",
     ),
     StorageType.TAIR_MEMPOOL: ("domain", "timeout", "enable_vipserver"),
+    StorageType.DUMMY: ("root_path", "key_count_per_file"),
 }
 _NUMBERS = frozenset({"key_count_per_file", "remote_port", "timeout"})
 _SPELLED = {"master_service_entry": "master_server_entry"}

@@ -13,6 +13,7 @@ class StorageType(StrEnum):
     VCNS_HF3FS = "vcns_hf3fs"
     MOONCAKE = "mooncake"
     TAIR_MEMPOOL = "tair_mempool"
+    DUMMY = "dummy"
 
 
 WIRE_STORAGE_TYPE: dict[StorageType, int] = {
@@ -21,6 +22,7 @@ WIRE_STORAGE_TYPE: dict[StorageType, int] = {
     StorageType.TAIR_MEMPOOL: 3,
     StorageType.NFS: 4,
     StorageType.VCNS_HF3FS: 5,
+    StorageType.DUMMY: 6,
 }
 """Numbers of `StorageType` in the protocol (WIRE.md 2.1)."""
 
@@ -32,6 +34,7 @@ URI_SCHEME: dict[StorageType, str] = {
     StorageType.VCNS_HF3FS: "vcns_hf3fs",
     StorageType.MOONCAKE: "mooncake",
     StorageType.TAIR_MEMPOOL: "pace",
+    StorageType.DUMMY: "dummy",
 }
 """Scheme of data URIs and name of the type in JSON (WIRE.md 2.1, 3.8)."""
 
@@ -44,6 +47,7 @@ READ_WEIGHT: dict[StorageType, int] = {
     StorageType.HF3FS: 3,
     StorageType.TAIR_MEMPOOL: 3,
     StorageType.VCNS_HF3FS: 1,
+    StorageType.DUMMY: 1,
 }
 """Static weights of the choice among several serving locations (WIRE.md 3.4)."""
 

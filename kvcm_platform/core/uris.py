@@ -15,7 +15,8 @@ from .errors import Code, DomainError
 from .registry import LocationSpecInfo, StorageEntry
 from .types import URI_SCHEME, StorageType
 
-FILE_TYPES = frozenset({StorageType.NFS, StorageType.HF3FS, StorageType.VCNS_HF3FS})
+FILE_TYPES = frozenset({StorageType.NFS, StorageType.HF3FS, StorageType.VCNS_HF3FS, StorageType.DUMMY})
+_BY_ROOT_PATH = frozenset({StorageType.NFS, StorageType.DUMMY})
 _SEED = 42
 
 
@@ -53,6 +54,15 @@ def parse_uri(uri: str) -> DataUri:
     return DataUri(scheme, storage, slash + path, size, slot, params)
 
 
+def object_name(uri: DataUri) -> str:
+    """What all blocks in one stored object share: its file's path, its key, or its node and range."""
+    if "key" in uri.params:
+        return uri.params["key"]
+    if "range_id" in uri.params:
+        return f"{uri.params.get('node_id', '')}:{uri.params['range_id']}"
+    return uri.path
+
+
 def key_hex(key: int) -> str:
     """A block key as the protocol writes it: unsigned, lower case, no padding."""
     return f"{key & 0xFFFFFFFFFFFFFFFF:x}"
@@ -65,7 +75,7 @@ def key_names(keys: Sequence[int]) -> list[str]:
 
 def file_root(storage: StorageEntry) -> str:
     """The directory under which a file storage keeps its objects, with its trailing slash."""
-    if storage.type is StorageType.NFS:
+    if storage.type in _BY_ROOT_PATH:
         root = str(storage.spec["root_path"])
     else:
         root = f"{str(storage.spec['mountpoint']).rstrip('/')}/{str(storage.spec['root_dir']).strip('/')}"

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from kvcm_platform.core.deletion import UNKNOWN_STORAGE, Deleter, PendingObject
 from kvcm_platform.duties.session import IndexSession
 from kvcm_platform.index.pending import RedisSlotLedger
-from kvcm_platform.storage.backend import DataStorageBackend, FreedObject
+from kvcm_platform.storage.backend import DataStorageBackend, FreedObject, Ledgers
 from kvcm_platform.storage.registry import backend_for
 
 
@@ -36,7 +36,9 @@ class NothingLeft:
 
 
 def _freed(objects: Sequence[PendingObject]) -> list[FreedObject]:
-    return [FreedObject(item.uri, item.slots_in_file, item.is_second_pass) for item in objects]
+    return [
+        FreedObject(item.uri, item.slots_in_file, item.is_second_pass, item.was_served) for item in objects
+    ]
 
 
 class Deleters:
@@ -65,7 +67,7 @@ class Deleters:
         if not storage.is_available:
             return f"{storage.name}: {storage.unavailable_reason or 'unavailable'}"
         if number not in self._backends:
-            backend = backend_for(storage, RedisSlotLedger(self._session.index.connection, number))
+            backend = backend_for(storage, Ledgers(RedisSlotLedger(self._session.index.connection, number)))
             if backend is None:
                 return None
             self._backends[number] = backend

@@ -21,6 +21,8 @@ SECOND_PASS_MS = 3600 * 1000
 DURABLE_MS = 3000
 CHUNK = 128
 UNREADABLE_MS = 600_000
+_SERVED = frozenset({b"d", b"o"})
+"""Flags of entries whose write was finished (lua/1_common.lua)."""
 
 log = structlog.get_logger(__name__)
 
@@ -32,7 +34,12 @@ def decode(member: bytes, value: bytes) -> PendingDeletion:
     uris = [parse_uri(uri) for _, uri in location.specs()]
     is_joint = len({uri.size for uri in uris}) <= 1
     objects = tuple(
-        PendingObject(uri, location.position.slots_in_file(index, len(uris), is_joint), value[:1] == b"g")
+        PendingObject(
+            uri,
+            location.position.slots_in_file(index, len(uris), is_joint),
+            is_second_pass=value[:1] == b"g",
+            was_served=value[:1] in _SERVED,
+        )
         for index, uri in enumerate(uris)
     )
     return PendingDeletion(

@@ -17,27 +17,6 @@ _libc = ctypes.CDLL(None, use_errno=True)
 _libc.fallocate.argtypes = (ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int64)
 
 
-MARKER = ".kvcm-storage"
-"""Lies in the root of each storage: without it the root is not the storage's (its mount is gone, say)."""
-
-
-class NotTheStorage(OSError):
-    """The root lacks its marker: deleting nothing there would look like success."""
-
-
-def mark(root: str) -> None:
-    """Puts the marker into a root that an operator just declared to be a storage."""
-    path = os.path.join(root, MARKER)
-    if not os.path.exists(path):
-        os.close(os.open(path, os.O_WRONLY | os.O_CREAT, 0o644))
-
-
-def require_mark(root: str) -> None:
-    """Raises NotTheStorage."""
-    if not os.path.exists(os.path.join(root, MARKER)):
-        raise NotTheStorage(errno.ENOENT, f"{MARKER} is missing: is the storage mounted?", root)
-
-
 class UnsafePath(ValueError):
     """A path that does not stay under its storage's root."""
 
@@ -104,7 +83,7 @@ def unlink(path: str) -> None:
         return
 
 
-def usage_ratio(root: str) -> float:
-    """Used share of the file system that holds the root."""
+def space(root: str) -> tuple[int, int]:
+    """Used bytes and size of the file system that holds the root. What only root may use counts as used."""
     status = os.statvfs(root)
-    return 1 - status.f_bavail / status.f_blocks if status.f_blocks else 0.0
+    return (status.f_blocks - status.f_bavail) * status.f_frsize, status.f_blocks * status.f_frsize

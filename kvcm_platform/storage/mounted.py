@@ -1,23 +1,33 @@
-"""Mounted directories (`nfs`, `hf3fs`, `vcns_hf3fs`): deletion punches slots and unlinks empty files."""
+"""What all directories (`nfs`, `hf3fs`, `vcns_hf3fs`, `dummy`) do alike: slots are punched, then unlinked."""
 
 from __future__ import annotations
 
 import asyncio
 import errno
 import os
+import secrets
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from itertools import islice
+from pathlib import Path
 from typing import Any
 
 from kvcm_platform.core.registry import StorageEntry
+from kvcm_platform.core.types import URI_SCHEME
 from kvcm_platform.core.uris import DataUri, file_root
 
-from . import files
-from .backend import FreedObject, SlotLedger
+from . import files, marker
+from .backend import Capabilities, FreedObject, Ledgers, ProbeOrder, ProbeResult, StoredObject
+from .walk import FoundFile, stored_files
+
+CAPABILITIES = Capabilities(needs_mount=True, has_slot_files=True, can_punch_holes=True, has_capacity=True)
 
 THREADS = 4
 ANSWER_SECONDS = 10.0
+WALK_BATCH = 512
+"""Files that a walk looks at in one go in a thread."""
+_CONTENT = b"kvcm probe\n"
 
 
 _hanging: dict[str, Future[Any]] = {}
@@ -31,9 +41,9 @@ class Hanging(OSError):
 class MountedBackend:
     """`DataStorageBackend` over a directory. A hung mount keeps a few threads, never the caller."""
 
-    def __init__(self, entry: StorageEntry, ledger: SlotLedger) -> None:
+    def __init__(self, entry: StorageEntry, ledgers: Ledgers) -> None:
         self.entry = entry
-        self._ledger = ledger
+        self._ledger = ledgers.slots
         self._root = file_root(entry)
         self._free_files: set[str] = set()
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix=f"files-{entry.name}")
@@ -41,7 +51,7 @@ class MountedBackend:
     async def open(self) -> None:
         def make() -> None:
             os.makedirs(self._root, 0o755, exist_ok=True)
-            files.mark(self._root)
+            marker.mark(self._root)
 
         await self._run(make)
 
@@ -65,12 +75,12 @@ class MountedBackend:
             raise Hanging(errno.ETIMEDOUT, f"no answer within {ANSWER_SECONDS:g} s", self._root) from error
 
     async def usage_ratio(self) -> float | None:
-        ratio: float = await self._run(files.usage_ratio, self._root)
-        return ratio
+        used, size = await self._run(files.space, self._root)
+        return used / size if size else 0.0
 
     async def exist(self, uris: Sequence[DataUri]) -> list[bool]:
         def look() -> list[bool]:
-            files.require_mark(self._root)
+            marker.require_mark(self._root)
             return [files.has_data(files.checked(self._root, uri.path), uri.offset, uri.size) for uri in uris]
 
         found: list[bool] = await self._run(look)
@@ -118,14 +128,62 @@ class MountedBackend:
             await self._ledger.forget(sorted(gone))
             self._free_files -= gone
 
+    async def objects(self) -> AsyncIterator[StoredObject]:
+        await self._run(marker.require_mark, self._root)
+        walk: Iterator[FoundFile] = stored_files(self._root)
+        while batch := await self._run(_next_of, walk):
+            for found in batch:
+                yield self._object(found)
+
+    def _object(self, found: FoundFile) -> StoredObject:
+        uri = DataUri(URI_SCHEME[self.entry.type], self.entry.name, found.path, found.space_bytes, 0, {})
+        return StoredObject(uri, found.space_bytes, found.written_at, found.is_ours)
+
+    async def claim(self, owner: str) -> str:
+        mark: marker.Mark = await self._run(marker.claim, self._root, owner)
+        return mark.owner
+
+
+def _next_of(walk: Iterator[FoundFile]) -> list[FoundFile]:
+    return list(islice(walk, WALK_BATCH))
+
 
 def _unlink(root: str, path: str) -> None:
-    files.require_mark(root)
+    marker.require_mark(root)
     files.unlink(files.checked(root, path))
 
 
 def _punch_all(root: str, path: str, items: Sequence[FreedObject]) -> None:
-    files.require_mark(root)
+    marker.require_mark(root)
     files.checked(root, path)
     for item in items:
         files.punch(path, item.uri.offset, item.uri.size)
+
+
+def probe_directory(entry: StorageEntry, order: ProbeOrder) -> ProbeResult:
+    """Writes, reads back and deletes a small file beside the marker. Raises OSError."""
+    root = Path(file_root(entry))
+    if order.may_create:
+        root.mkdir(parents=True, exist_ok=True)
+        marker.mark(str(root), order.owner)
+    life = marker.read_mark(str(root)).life
+    path = root / f".kvcm-probe-{os.getpid()}-{secrets.token_hex(4)}"
+    try:
+        with open(path, "xb") as file:
+            file.write(_CONTENT)
+            file.flush()
+            os.fsync(file.fileno())
+        if path.read_bytes() != _CONTENT:
+            raise OSError(errno.EIO, "what was written reads back differently", str(path))
+    finally:
+        path.unlink(missing_ok=True)
+    used, size = files.space(str(root))
+    return ProbeResult(True, used_bytes=used, capacity_bytes=size, content_life=life)
+
+
+def probe_mountpoint(entry: StorageEntry, order: ProbeOrder) -> ProbeResult:
+    """The same below a mountpoint, which is never made. Raises OSError."""
+    mountpoint = str(entry.spec["mountpoint"])
+    if order.may_create and not os.path.isdir(mountpoint):
+        raise FileNotFoundError(errno.ENOENT, "the mountpoint does not exist", mountpoint)
+    return probe_directory(entry, order)

@@ -3,63 +3,50 @@
 from __future__ import annotations
 
 import errno
-import os
-import secrets
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import replace
 
 from kvcm_platform.core.registry import StorageEntry
-from kvcm_platform.core.types import StorageType
-from kvcm_platform.core.uris import file_root
-from kvcm_platform.storage import files
-from kvcm_platform.storage.registry import is_supported
+from kvcm_platform.storage.backend import ProbeOrder, ProbeResult
+from kvcm_platform.storage.registry import KINDS
+
+__all__ = ["PROBE_SECONDS", "ProbeResult", "probe"]
 
 PROBE_SECONDS = 3.0
-_CONTENT = b"kvcm probe\n"
 _running: dict[str, threading.Thread] = {}
 """Probes by target: a thread stuck in a dead mount cannot be ended, so none is added to it."""
 _lock = threading.Lock()
-
-
-@dataclass(frozen=True, slots=True)
-class ProbeResult:
-    """`message` says why a probe failed; `latency_ms` is None where it did not end."""
-
-    is_ok: bool
-    message: str = ""
-    latency_ms: float | None = None
-    is_full: bool = False
-    """It answers and can be read, but takes no new bytes: no space, quota used up, or read-only."""
-
-
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS})
 
 
 def probe(
-    entry: StorageEntry, *, may_create_root: bool = False, seconds: float = PROBE_SECONDS
+    entry: StorageEntry, *, may_create_root: bool = False, seconds: float = PROBE_SECONDS, owner: str = ""
 ) -> ProbeResult:
-    """Try the storage once. `may_create_root` makes a missing root folder first.
+    """Try the storage once; never raises, never takes longer than `seconds`.
 
-    The periodic checks never create it: below a mount that went away they would fill the local disk.
+    `may_create_root` first makes what a new storage lacks, in the name of `owner`.
     """
-    if is_supported(entry.type):
-        return _within(seconds, file_root(entry), lambda: _probe_files(entry, may_create_root))
-    return ProbeResult(False, f"storages of type {entry.type} cannot hold blocks in this version")
+    kind = KINDS.get(entry.type)
+    if kind is None:
+        return ProbeResult(False, f"storages of type {entry.type} cannot hold blocks in this version")
+    order = ProbeOrder(seconds, may_create_root, owner)
+    try:
+        target = f"{entry.type}:{kind.target(entry)}"
+    except (KeyError, ValueError) as error:
+        return ProbeResult(False, f"the spec cannot be used: {error!r}")
+    return _within(seconds, target, lambda: kind.probe(entry, order))
 
 
-def _within(seconds: float, target: str, work: Callable[[], None]) -> ProbeResult:
-    outcome: list[OSError | None] = []
+def _within(seconds: float, target: str, work: Callable[[], ProbeResult]) -> ProbeResult:
+    outcome: list[ProbeResult | Exception] = []
 
     def run() -> None:
         try:
-            work()
-        except OSError as error:
+            outcome.append(work())
+        except Exception as error:  # noqa: BLE001 - whatever a backend raises is a failed probe
             outcome.append(error)
-        else:
-            outcome.append(None)
 
     with _lock:
         stuck = _running.get(target)
@@ -72,28 +59,13 @@ def _within(seconds: float, target: str, work: Callable[[], None]) -> ProbeResul
     if not outcome:
         return ProbeResult(False, f"no answer within {seconds:g} s")
     latency_ms = round((time.monotonic() - started) * 1000, 3)
-    error = outcome[0]
-    if error is None:
-        return ProbeResult(True, "", latency_ms)
-    is_full = error.errno in _FULL
-    return ProbeResult(is_full, f"{target}: {error.strerror or error}", latency_ms, is_full)
+    result = outcome[0]
+    if isinstance(result, ProbeResult):
+        return replace(result, latency_ms=latency_ms if result.latency_ms is None else result.latency_ms)
+    return _failed(target.partition(":")[2], result, latency_ms)
 
 
-def _probe_files(entry: StorageEntry, may_create_root: bool) -> None:
-    root = Path(file_root(entry))
-    if may_create_root:
-        if entry.type is not StorageType.NFS and not os.path.isdir(entry.spec["mountpoint"]):
-            raise FileNotFoundError(2, "the mountpoint does not exist", entry.spec["mountpoint"])
-        root.mkdir(parents=True, exist_ok=True)
-        files.mark(str(root))
-    files.require_mark(str(root))
-    path = root / f".kvcm-probe-{os.getpid()}-{secrets.token_hex(4)}"
-    try:
-        with open(path, "xb") as file:
-            file.write(_CONTENT)
-            file.flush()
-            os.fsync(file.fileno())
-        if path.read_bytes() != _CONTENT:
-            raise OSError(5, "what was written reads back differently", str(path))
-    finally:
-        path.unlink(missing_ok=True)
+def _failed(target: str, error: Exception, latency_ms: float) -> ProbeResult:
+    is_full = isinstance(error, OSError) and error.errno in _FULL
+    reason = (error.strerror if isinstance(error, OSError) else None) or str(error) or repr(error)
+    return ProbeResult(is_full, f"{target}: {reason}", latency_ms, is_full)

@@ -12,7 +12,7 @@ import grpc
 from kvcm_platform.index import registry
 from kvcm_platform.pb import meta_service_pb2 as pb
 from kvcm_platform.pb.meta_service_pb2_grpc import MetaServiceStub
-from kvcm_platform.storage import files
+from kvcm_platform.storage import marker
 from tests.support.data_plane import group, instance, storage
 from tests.support.metadata_process import MetadataProcess, metadata_process
 from tests.support.platform_process import short_data_dir
@@ -96,7 +96,7 @@ def platform() -> Iterator[Platform]:
         client = valkey.client()
         root = folder / "nfs"
         root.mkdir()
-        files.mark(str(root))
+        marker.mark(str(root))
         entries = (storage(root), group(), instance(), instance("other", 0xDEF))
         registry.publish(client, version=1, changed=entries)
         client.close()

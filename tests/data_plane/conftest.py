@@ -6,7 +6,7 @@ import pytest
 import pytest_asyncio
 import redis
 
-from kvcm_platform.storage import files
+from kvcm_platform.storage import marker
 from tests.support.data_plane import DataPlane, data_plane, group, instance, storage
 from tests.support.local_client import local_client
 from tests.support.valkey import ValkeyServer
@@ -58,7 +58,7 @@ async def plane(
 ) -> AsyncIterator[DataPlane]:
     """One nfs storage under the test's folder, group `default` without limits, instance `model-a`."""
     (tmp_path / "nfs").mkdir()
-    files.mark(str(tmp_path / "nfs"))
+    marker.mark(str(tmp_path / "nfs"))
     entries = (storage(tmp_path / "nfs"), group(), instance(shards=shards))
     async with data_plane(empty_valkey.url, client, *entries) as built:
         yield built

@@ -29,7 +29,7 @@ from kvcm_platform.index.embedded import memory, snapshot
 from kvcm_platform.index.local import residents
 from kvcm_platform.index.local.index import LocalIndex
 from kvcm_platform.index.local.server import FUNCTIONS, LEASE_FUNCTIONS
-from kvcm_platform.storage import files
+from kvcm_platform.storage import marker
 from tests.support.data_plane import DataPlane, data_plane, group, instance, storage
 from tests.support.local_client import LocalClient, local_client
 from tests.support.valkey import ValkeyServer
@@ -63,7 +63,7 @@ class Home:
 @pytest.fixture
 async def home(empty_valkey: ValkeyServer, tmp_path: Path) -> AsyncIterator[Home]:
     (tmp_path / "nfs").mkdir()
-    files.mark(str(tmp_path / "nfs"))
+    marker.mark(str(tmp_path / "nfs"))
     remote = empty_valkey.client()
     entries = (storage(tmp_path / "nfs"), group(), instance())
     registry.publish(remote, version=1, changed=entries)
@@ -182,7 +182,7 @@ async def test_the_last_of_a_removed_instance(home, monkeypatch):
 async def kept(empty_valkey: ValkeyServer, tmp_path: Path) -> AsyncIterator[Home]:
     """One whose blocks are in memory, with a snapshot beside them."""
     (tmp_path / "nfs").mkdir()
-    files.mark(str(tmp_path / "nfs"))
+    marker.mark(str(tmp_path / "nfs"))
     remote = empty_valkey.client()
     registry.publish(remote, version=1, changed=(storage(tmp_path / "nfs", slots=4), group(), instance()))
     async with (
@@ -269,7 +269,7 @@ async def test_a_stopped_index_can_be_recounted(empty_valkey, tmp_path):
 async def test_killed_in_the_middle_of_a_batch_an_index_in_rocksdb_stays_whole(empty_valkey, tmp_path):
     """Usage equals a recount at once; after the sweeps there is neither session nor drift."""
     (tmp_path / "nfs").mkdir()
-    files.mark(str(tmp_path / "nfs"))
+    marker.mark(str(tmp_path / "nfs"))
     remote = empty_valkey.client()
     entries = (storage(tmp_path / "nfs"), group(), instance())
     registry.publish(remote, version=1, changed=entries)

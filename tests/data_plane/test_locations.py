@@ -14,7 +14,7 @@ from kvcm_platform.core.queries import BackendSelector
 from kvcm_platform.core.types import QueryType, StorageType, TrimStrategy
 from kvcm_platform.core.use_cases import Blocks
 from kvcm_platform.index import keyspace
-from kvcm_platform.storage import files
+from kvcm_platform.storage import marker
 from tests.support.data_plane import DataPlane, Found, data_plane, found, group, instance, storage
 
 NFS, HF3FS = 4, 1
@@ -29,7 +29,7 @@ async def plane(empty_valkey, client, tmp_path) -> AsyncIterator[DataPlane]:
     """Two storages of different types, instance `model-a`, and `hybrid` with two spec groups."""
     for name in ("nfs", "hot"):
         (tmp_path / name).mkdir()
-        files.mark(str(tmp_path / name))
+        marker.mark(str(tmp_path / name))
     hot = {"mountpoint": str(tmp_path), "root_dir": "hot", "key_count_per_file": 1}
     entries = (
         storage(tmp_path / "nfs"),

@@ -20,7 +20,7 @@ from kvcm_platform.index import blocking, keyspace, leaving, registry, stats
 from kvcm_platform.index.placed import Places
 from kvcm_platform.index.placed_client import PlacedClient
 from kvcm_platform.index.recount import recount_group
-from kvcm_platform.storage import files
+from kvcm_platform.storage import marker
 from tests.support.data_plane import DataPlane, data_plane, found, group, instance, storage
 from tests.support.valkey import ValkeyServer, valkey_server
 
@@ -42,7 +42,7 @@ def far_group(far: ValkeyServer, **changes):
 @pytest.fixture
 async def plane(empty_valkey, far, tmp_path) -> AsyncIterator[DataPlane]:
     (tmp_path / "nfs").mkdir()
-    files.mark(str(tmp_path / "nfs"))
+    marker.mark(str(tmp_path / "nfs"))
     entries = (
         storage(tmp_path / "nfs"),
         group(),

@@ -13,7 +13,7 @@ from kvcm_platform.core.registry import ReclaimSettings
 from kvcm_platform.core.uris import parse_uri
 from kvcm_platform.core.use_cases import Blocks
 from kvcm_platform.index import keyspace, leaving
-from kvcm_platform.storage import files
+from kvcm_platform.storage import marker
 from tests.support.data_plane import DataPlane, found, group, instance, storage
 
 KEYS = list(range(1, 21))
@@ -59,7 +59,7 @@ def get(text: str) -> bytes:
 
 
 def files_under(root: Path) -> list[Path]:
-    return [path for path in root.rglob("*") if path.is_file() and path.name != files.MARKER]
+    return [path for path in root.rglob("*") if path.is_file() and path.name != marker.MARKER]
 
 
 def bytes_on_disk(root: Path) -> int:

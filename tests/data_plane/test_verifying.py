@@ -17,7 +17,7 @@ from kvcm_platform.core.errors import DomainError
 from kvcm_platform.index import keyspace
 from kvcm_platform.index.connecting import connection_to
 from kvcm_platform.index.verifying import ShardCheck
-from kvcm_platform.storage import files
+from kvcm_platform.storage import files, marker
 from tests.support.data_plane import DataPlane, data_plane, group, instance, own, storage
 from tests.support.objects import put_objects
 from tests.support.valkey import ValkeyServer, valkey_server
@@ -47,7 +47,7 @@ async def process(server: ValkeyServer, *entries) -> AsyncIterator[DataPlane]:
 async def plane(request, server, tmp_path) -> AsyncIterator[DataPlane]:
     """A process that stamped the index; every block has its object."""
     (tmp_path / "nfs").mkdir()
-    files.mark(str(tmp_path / "nfs"))
+    marker.mark(str(tmp_path / "nfs"))
     model = instance(specs=[("tp0", BLOCK)], shards=request.param)
     async with process(server, storage(tmp_path / "nfs"), group(), model) as plane:
         await plane.index.connection.stamp()

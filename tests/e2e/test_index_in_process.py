@@ -17,7 +17,7 @@ from kvcm_platform.client import BlockingMetadataClient, Connection, Registratio
 from kvcm_platform.core.registry import LocationSpecInfo, ModelDeployment
 from kvcm_platform.index import keyspace
 from kvcm_platform.settings.env import Env
-from kvcm_platform.storage import files
+from kvcm_platform.storage import marker
 from tests.support.objects import write_blocks
 from tests.support.platform_process import ROOT, PlatformProcess, get_status, short_data_dir, wait_for
 
@@ -66,7 +66,7 @@ def manage(platform: PlatformProcess, *command: str) -> subprocess.CompletedProc
 
 
 def slot_files(folder: Path) -> list[Path]:
-    return [p for p in (folder / "nfs_01").rglob("*") if p.is_file() and p.name != files.MARKER]
+    return [p for p in (folder / "nfs_01").rglob("*") if p.is_file() and p.name != marker.MARKER]
 
 
 def is_ready(platform: PlatformProcess) -> bool:

@@ -14,7 +14,7 @@ import pytest
 
 from kvcm_platform.client import BlockingMetadataClient, Connection
 from kvcm_platform.index import keyspace, leaving, registry, stats
-from kvcm_platform.storage import files
+from kvcm_platform.storage import marker
 from tests.support.data_plane import group, instance, storage
 from tests.support.metadata_process import MetadataProcess, metadata_process
 from tests.support.objects import write_blocks
@@ -29,7 +29,7 @@ ENTRY = instance(specs=[("tp0", SIZE)])
 @pytest.fixture
 def valkey(empty_valkey: ValkeyServer, tmp_path: Path) -> ValkeyServer:
     (tmp_path / "nfs").mkdir()
-    files.mark(str(tmp_path / "nfs"))
+    marker.mark(str(tmp_path / "nfs"))
     client = empty_valkey.client()
     registry.publish(client, version=1, changed=(storage(tmp_path / "nfs"), group(), ENTRY))
     client.close()
@@ -58,7 +58,7 @@ def hits(client: BlockingMetadataClient, keys: list[int] = KEYS) -> int:
 
 
 def slot_files(folder: Path) -> list[Path]:
-    return [p for p in (folder / "nfs").rglob("*") if p.is_file() and p.name != files.MARKER]
+    return [p for p in (folder / "nfs").rglob("*") if p.is_file() and p.name != marker.MARKER]
 
 
 def kill(started: MetadataProcess) -> None:

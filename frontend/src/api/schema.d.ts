@@ -990,7 +990,7 @@ export interface components {
             written_blocks: number;
         };
         /** @enum {string} */
-        TypeEnum: "nfs" | "hf3fs" | "vcns_hf3fs" | "mooncake" | "tair_mempool";
+        TypeEnum: "nfs" | "hf3fs" | "vcns_hf3fs" | "mooncake" | "tair_mempool" | "dummy";
         Verdict: {
             state: components["schemas"]["VerdictStateEnum"];
             reasons: string[];
@@ -2669,7 +2669,7 @@ export interface operations {
                 page_size?: number;
                 /** @description A search term. */
                 search?: string;
-                type?: ("hf3fs" | "mooncake" | "nfs" | "tair_mempool" | "vcns_hf3fs")[];
+                type?: ("dummy" | "hf3fs" | "mooncake" | "nfs" | "tair_mempool" | "vcns_hf3fs")[];
             };
             header?: never;
             path?: never;

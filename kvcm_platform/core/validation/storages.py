@@ -60,6 +60,7 @@ SPEC_FIELDS: dict[StorageType, tuple[SpecField, ...]] = {
         SpecField("service_discovery_url"),
         SpecField("media_type", 0),
     ),
+    StorageType.DUMMY: (SpecField("root_path", is_required=True, is_path=True), _FILES[0]),
 }
 
 LOCATING_FIELDS = frozenset(

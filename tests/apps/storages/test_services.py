@@ -6,6 +6,7 @@ import errno
 import os
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -21,9 +22,10 @@ from kvcm_platform.core.registry import StorageEntry
 from kvcm_platform.core.types import StorageType
 from kvcm_platform.index import keyspace, stats
 from kvcm_platform.index import registry as index_registry
-from kvcm_platform.storage import files
+from kvcm_platform.storage import marker
 from kvcm_platform.storage import probe as probes
 from kvcm_platform.storage.probe import probe
+from kvcm_platform.storage.registry import KINDS
 from tests.factories.actors import ADMIN
 from tests.factories.objects import make_group, make_instance, make_storage
 
@@ -162,13 +164,18 @@ def test_check_task_sees_a_lost_folder_in_one_run(
     assert (published(index, "a").is_served, published(index, "b").is_served) == (True, False)
     (tmp_path / "gone").rename(tmp_path / "b")
     assert check_storages() == {"a": True, "b": True}
-    assert [path.name for path in (tmp_path / "a").iterdir()] == [files.MARKER]
+    assert [path.name for path in (tmp_path / "a").iterdir()] == [marker.MARKER]
 
 
 def test_hung_storage_does_not_hang_the_checker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     entry = make_storage(tmp_path).entry()
     release = threading.Event()
-    monkeypatch.setattr(probes, "_probe_files", lambda *_: release.wait(20))
+
+    def hang(*_: object) -> probes.ProbeResult:
+        release.wait(20)
+        return probes.ProbeResult(True)
+
+    monkeypatch.setitem(KINDS, StorageType.NFS, replace(KINDS[StorageType.NFS], probe=hang))
     started = time.monotonic()
     assert probe(entry, seconds=0.05).message == "no answer within 0.05 s"
     before = threading.active_count()
@@ -183,7 +190,7 @@ def test_a_root_without_its_marker_is_not_the_storage(tmp_path: Path) -> None:
     entry = make_storage(tmp_path).entry()
     root = Path(entry.spec["root_path"])
     assert probe(entry, may_create_root=True).is_ok
-    (root / files.MARKER).unlink()
+    (root / marker.MARKER).unlink()
     assert "is the storage mounted?" in probe(entry).message
     assert probe(entry, may_create_root=True).is_ok
 
@@ -197,7 +204,7 @@ def test_a_full_storage_leaves_placement_only(
     def no_room(*_: object) -> None:
         raise OSError(number, os.strerror(number))
 
-    monkeypatch.setattr(probes, "_probe_files", no_room)
+    monkeypatch.setitem(KINDS, StorageType.NFS, replace(KINDS[StorageType.NFS], probe=no_room))
     check_storages()
     entry = published(index, "full")
     assert (entry.is_served, entry.is_writable) == (True, False)

@@ -18,7 +18,7 @@ from kvcm_platform.core.use_cases import Blocks
 from kvcm_platform.index import blocking, keyspace
 from kvcm_platform.settings.env import Env
 from kvcm_platform.settings.parts.queues import celery_settings, channel_layers
-from kvcm_platform.storage import files
+from kvcm_platform.storage import marker
 from tests.support.data_plane import DataPlane, data_plane, group, instance, own, storage
 from tests.support.eventually import eventually
 from tests.support.objects import put_objects
@@ -64,7 +64,7 @@ async def planes(replicated: ValkeyCluster, tmp_path) -> AsyncIterator[tuple[Dat
     replicated.heal()
     replicated.flush()
     client = replicated.client()
-    files.mark(str(tmp_path))
+    marker.mark(str(tmp_path))
     entries = (storage(tmp_path), group(), instance(specs=[("tp0", 4096)]))
     async with (
         data_plane(replicated.url, client, *entries) as plane,
@@ -205,7 +205,7 @@ async def test_queues_and_channels_behind_sentinels(watched, tmp_path):
 
 async def test_sentinels_name_another_master(watched, tmp_path):
     client = blocking.client(watched.url)
-    files.mark(str(tmp_path))
+    marker.mark(str(tmp_path))
     async with data_plane(
         watched.url, client, storage(tmp_path), group(), instance(specs=[("tp0", 4096)])
     ) as plane:

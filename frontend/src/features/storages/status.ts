@@ -30,6 +30,7 @@ export const TYPE_NAMES: Record<string, { name: string; hint: string }> = {
   vcns_hf3fs: { name: 'VCNS 3FS', hint: '3FS reached through VCNS' },
   mooncake: { name: 'Mooncake', hint: 'Objects of a Mooncake store' },
   tair_mempool: { name: 'Tair mempool', hint: 'Ranges of a Tair memory pool' },
+  dummy: { name: 'Dummy', hint: 'A local directory, for trials' },
 };
 
 export function typeName(type: string): string {
