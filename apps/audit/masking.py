@@ -6,9 +6,9 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-_CREDENTIALS = re.compile(r"(?<=://)([^/@\s:]*):[^/@\s]+(?=@)")
+from kvcm_platform.core.validation.secrets import HIDDEN, without_password
+
 _SECRET_NAMES = re.compile(r"(^|_)(password|secret|token)$", re.IGNORECASE)
-HIDDEN = "••••"
 
 
 def masked(value: Any) -> Any:
@@ -21,5 +21,5 @@ def masked(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [masked(item) for item in value]
     if isinstance(value, str):
-        return _CREDENTIALS.sub(rf"\1:{HIDDEN}", value)
+        return without_password(value)
     return value

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 from django.db.models import QuerySet
 
@@ -11,6 +12,27 @@ from apps.common.actor import Actor
 from apps.storages.models import Storage, StorageCandidate, StorageHealthChange
 from kvcm_platform.core.errors import Code, DomainError
 from kvcm_platform.core.registry import StorageEntry
+from kvcm_platform.core.types import URI_SCHEME, StorageType
+from kvcm_platform.core.validation.storages import SPEC_FIELDS, SpecField
+from kvcm_platform.storage.backend import Capabilities
+from kvcm_platform.storage.registry import KINDS
+
+
+@dataclass(frozen=True, slots=True)
+class StorageTypeShown:
+    """A type of storage as forms need it. `capabilities` is None while it has no backend."""
+
+    type: StorageType
+    scheme: str
+    fields: tuple[SpecField, ...]
+    capabilities: Capabilities | None
+
+
+def storage_type_list() -> list[StorageTypeShown]:
+    return [
+        StorageTypeShown(kind, URI_SCHEME[kind], fields, KINDS[kind].capabilities if kind in KINDS else None)
+        for kind, fields in SPEC_FIELDS.items()
+    ]
 
 
 def storage_list() -> QuerySet[Storage]:

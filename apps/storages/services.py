@@ -25,6 +25,7 @@ from kvcm_platform.core.validation.storages import (
     StorageSettings,
     check_storage_settings,
     check_storage_spec,
+    spec_kept,
 )
 from kvcm_platform.core.validation.values import check_object_name
 from kvcm_platform.core.validation.versions import require_version
@@ -83,7 +84,8 @@ def storage_update(
     new_kind = kind or StorageType(draft.type)
     if spec is not None or new_kind != draft.type:
         is_whole = is_spec_complete or new_kind != draft.type
-        draft.spec = check_storage_spec(new_kind, {**({} if is_whole else draft.spec), **(spec or {})})
+        given = spec or {} if new_kind != draft.type else spec_kept(new_kind, spec or {}, draft.spec)
+        draft.spec = check_storage_spec(new_kind, {**({} if is_whole else draft.spec), **given})
         draft.type = new_kind.value
     is_moved = _is_moved(before, _state(draft))
     if is_moved and not is_forced:

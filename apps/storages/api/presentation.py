@@ -14,6 +14,8 @@ from apps.common.redis_client import figures_client
 from apps.storages.models import Storage
 from apps.storages.selectors import groups_naming
 from apps.storages.usage import RecentUsage, UsageByNumber
+from kvcm_platform.core.types import StorageType
+from kvcm_platform.core.validation.storages import spec_shown
 from kvcm_platform.index.stats import StorageUsage
 
 log = structlog.get_logger(__name__)
@@ -33,7 +35,7 @@ def _shown(row: Storage, groups: list[str], usages: UsageByNumber | None) -> dic
         "name": row.name,
         "number": row.number,
         "type": row.type,
-        "spec": row.spec,
+        "spec": spec_shown(StorageType(row.type), row.spec),
         "enabled": row.is_enabled,
         "draining": row.is_draining,
         "check_storage_available_when_open": row.check_storage_available_when_open,

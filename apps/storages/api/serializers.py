@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from rest_framework import serializers
 
+from apps.common.api.strict import StrictSerializer
 from apps.storages.choices import STORAGE_TYPES, HealthState
 
 _LATER = "kept, but read by nothing yet: takes effect with the work on capacity"
@@ -45,7 +46,7 @@ class StorageOutput(serializers.Serializer):
     updated_at = serializers.DateTimeField()
 
 
-class StorageChange(serializers.Serializer):
+class StorageChange(StrictSerializer):
     """A partial update: what is absent stays. `version` or If-Match guards against lost updates."""
 
     version = serializers.IntegerField(required=False)

@@ -286,6 +286,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/storage-types/": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description Types of storages: the same schema that REST and AdminService check specs by. */
+        get: operations["storage_types_list"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/storages/": {
         parameters: {
             query?: never;
@@ -395,6 +412,19 @@ export interface components {
             shard_bits: number;
             /** Format: double */
             high_pri_pool_ratio: number;
+        };
+        CapabilitiesOutput: {
+            needs_mount: boolean;
+            has_slot_files: boolean;
+            can_punch_holes: boolean;
+            has_capacity: boolean;
+            has_segments: boolean;
+            may_lose_content: boolean;
+        };
+        ChoiceOutput: {
+            /** @description a text or a number, like the member */
+            value: unknown;
+            label: string;
         };
         /** @description What every failed request answers. */
         Error: {
@@ -535,6 +565,8 @@ export interface components {
             blocks: number;
             writing_blocks: number;
         };
+        /** @enum {string} */
+        KindEnum: "text" | "path" | "number" | "flag";
         /** @description What keeps a group from starving the others; 0 or null = no limit. */
         LimitsFieldsRequest: {
             /** @description queries and Starts */
@@ -746,6 +778,21 @@ export interface components {
             previous?: string | null;
             results: components["schemas"]["StorageOutput"][];
         };
+        PaginatedStorageTypeOutputList: {
+            /** @example 123 */
+            count: number;
+            /**
+             * Format: uri
+             * @example http://api.example.org/accounts/?page=4
+             */
+            next?: string | null;
+            /**
+             * Format: uri
+             * @example http://api.example.org/accounts/?page=2
+             */
+            previous?: string | null;
+            results: components["schemas"]["StorageTypeOutput"][];
+        };
         PaginatedTokenOutputList: {
             /** @example 123 */
             count: number;
@@ -894,6 +941,25 @@ export interface components {
         };
         /** @enum {string} */
         SeverityEnum: "info" | "warning" | "critical";
+        /** @description One member of a type's spec. */
+        SpecFieldOutput: {
+            name: string;
+            label: string;
+            help: string;
+            kind: components["schemas"]["KindEnum"];
+            required: boolean;
+            /** @description a text, a number or a flag, by `kind` */
+            default: unknown;
+            minimum: number | null;
+            maximum: number | null;
+            choices: components["schemas"]["ChoiceOutput"][];
+            unit: string;
+            example: string;
+            /** @description may carry a password, which is shown hidden */
+            secret: boolean;
+            /** @description says where the data is: changing it moves the storage */
+            locating: boolean;
+        };
         /** @description A new storage. */
         StorageInputRequest: {
             type: components["schemas"]["TypeEnum"];
@@ -946,6 +1012,14 @@ export interface components {
             created_at: string;
             /** Format: date-time */
             updated_at: string;
+        };
+        /** @description One type; `capabilities` is null while nothing can be kept on storages of it. */
+        StorageTypeOutput: {
+            type: components["schemas"]["TypeEnum"];
+            /** @description of the URIs of its blocks */
+            scheme: string;
+            spec: components["schemas"]["SpecFieldOutput"][];
+            capabilities: components["schemas"]["CapabilitiesOutput"] | null;
         };
         StorageUsageOutput: {
             used_bytes: number;
@@ -2610,6 +2684,70 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["Overview"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    storage_types_list: {
+        parameters: {
+            query?: {
+                /** @description A page number within the paginated result set. */
+                page?: number;
+                /** @description Number of results to return per page. */
+                page_size?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PaginatedStorageTypeOutputList"];
                 };
             };
             400: {

@@ -3,68 +3,204 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from enum import StrEnum
+from typing import Any, TypeVar
 
 from kvcm_platform.core.errors import invalid
 from kvcm_platform.core.types import StorageType
 
+from .secrets import without_password
 from .values import INT32, INT64, check_path_part, number, text
+
+
+class FieldKind(StrEnum):
+    """What a member of a spec is, for a form that asks for it."""
+
+    TEXT = "text"
+    PATH = "path"
+    NUMBER = "number"
+    FLAG = "flag"
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    value: str | int
+    label: str
 
 
 @dataclass(frozen=True, slots=True)
 class SpecField:
-    """One member of a storage type's spec. `default` decides its kind: text, number or flag."""
+    """One member of a storage type's spec: its rules, and what a form says about it.
+
+    `default` decides its kind: text, number or flag.
+    """
 
     name: str
+    label: str
     default: str | int | bool = ""
     is_required: bool = False
     low: int = 0
     high: int = INT32
     is_path: bool = False
-    choices: tuple[str, ...] = ()
+    is_locating: bool = False
+    """It says where the data is: another value makes the stored blocks unreachable."""
+    is_secret: bool = False
+    """A URL that may carry a password, which is hidden from whoever reads the spec."""
+    choices: tuple[Choice, ...] = ()
+    help: str = ""
+    unit: str = ""
+    example: str = ""
+
+    @property
+    def kind(self) -> FieldKind:
+        if isinstance(self.default, bool):
+            return FieldKind.FLAG
+        if isinstance(self.default, int):
+            return FieldKind.NUMBER
+        return FieldKind.PATH if self.is_path else FieldKind.TEXT
 
 
-_FILES = (
-    SpecField("key_count_per_file", 1, low=0, high=65_535),
-    SpecField("touch_file_when_create", False),
+_KEYS_PER_FILE = SpecField(
+    "key_count_per_file",
+    "Blocks a file",
+    1,
+    high=65_535,
+    unit="blocks",
+    help="Blocks of one write that share a file. With 1 each block is a file of its own.",
+)
+_TOUCH = SpecField(
+    "touch_file_when_create",
+    "Create files at the start of a write",
+    False,
+    help="Empty files are made before engines learn of them, so that a write that cannot succeed is refused.",
+)
+_ROOT_PATH = SpecField(
+    "root_path",
+    "Root folder",
+    is_required=True,
+    is_path=True,
+    is_locating=True,
+    help="The same path on every host that reads or writes blocks.",
+    example="/mnt/kv/",
 )
 _3FS = (
-    SpecField("cluster_name"),
-    SpecField("mountpoint", is_required=True, is_path=True),
-    SpecField("root_dir", is_required=True),
-    *_FILES,
+    SpecField("cluster_name", "Cluster", help="Name of the 3FS cluster, handed to engines.", example="stage"),
+    SpecField(
+        "mountpoint",
+        "Mountpoint",
+        is_required=True,
+        is_path=True,
+        is_locating=True,
+        help="Where 3FS is mounted, on every host alike.",
+        example="/3fs/stage",
+    ),
+    SpecField(
+        "root_dir",
+        "Folder",
+        is_required=True,
+        is_locating=True,
+        help="Folder below the mountpoint that holds the blocks.",
+        example="kvcache",
+    ),
+    _KEYS_PER_FILE,
+    _TOUCH,
 )
 
 SPEC_FIELDS: dict[StorageType, tuple[SpecField, ...]] = {
-    StorageType.NFS: (SpecField("root_path", is_required=True, is_path=True), _FILES[0]),
+    StorageType.NFS: (_ROOT_PATH, _KEYS_PER_FILE),
     StorageType.HF3FS: _3FS,
     StorageType.VCNS_HF3FS: (
         *_3FS,
-        SpecField("remote_host", is_required=True),
-        SpecField("remote_port", 0, is_required=True, low=1, high=65_535),
-        SpecField("meta_storage_uri", is_required=True),
+        SpecField(
+            "remote_host",
+            "Remote host",
+            is_required=True,
+            help="Host of the 3FS service behind the mount; a check connects to it.",
+            example="10.0.0.7",
+        ),
+        SpecField("remote_port", "Remote port", 0, is_required=True, low=1, high=65_535, example="9000"),
+        SpecField(
+            "meta_storage_uri",
+            "Metadata storage",
+            is_required=True,
+            is_secret=True,
+            help="URI of the metadata of the 3FS, handed to engines.",
+            example="redis://10.0.0.8:6379/0",
+        ),
     ),
     StorageType.MOONCAKE: (
-        SpecField("local_hostname", is_required=True),
-        SpecField("metadata_connstring", is_required=True),
-        SpecField("protocol", is_required=True, choices=("tcp", "rdma")),
-        SpecField("rdma_device"),
-        SpecField("master_service_entry", is_required=True),
+        SpecField(
+            "local_hostname",
+            "Local host name",
+            is_required=True,
+            help="Address that clients of the store give for themselves.",
+            example="localhost",
+        ),
+        SpecField(
+            "metadata_connstring",
+            "Metadata server",
+            is_required=True,
+            is_locating=True,
+            is_secret=True,
+            help="Where clients of the store find each other.",
+            example="http://localhost:8080/metadata",
+        ),
+        SpecField(
+            "protocol",
+            "Protocol",
+            is_required=True,
+            choices=(Choice("tcp", "TCP"), Choice("rdma", "RDMA")),
+            example="tcp",
+        ),
+        SpecField(
+            "rdma_device",
+            "RDMA device",
+            help="Required where the protocol is RDMA.",
+            example="mlx5_0",
+        ),
+        SpecField(
+            "master_service_entry",
+            "Master",
+            is_required=True,
+            is_locating=True,
+            help="Address of the mooncake master.",
+            example="localhost:50051",
+        ),
     ),
     StorageType.TAIR_MEMPOOL: (
-        SpecField("domain", is_required=True),
-        SpecField("timeout", 0),
-        SpecField("enable_vipserver", False),
-        SpecField("service_discovery_url"),
-        SpecField("media_type", 0),
+        SpecField(
+            "domain",
+            "Agents",
+            is_required=True,
+            is_locating=True,
+            help="Addresses of the pool's agents, separated by commas, or one DNS name with a port.",
+            example="10.0.0.1:7800,10.0.0.2:7800",
+        ),
+        SpecField("timeout", "Time limit", 0, unit="ms", help="Of one call to an agent; 0 = 1000."),
+        SpecField(
+            "enable_vipserver", "VIPServer", False, help="Handed to engines that look up the pool there."
+        ),
+        SpecField(
+            "service_discovery_url",
+            "Discovery URL",
+            is_secret=True,
+            help="Answers GET with a JSON list of the agents' addresses.",
+            example="http://discovery.local/pools/a",
+        ),
+        SpecField(
+            "media_type",
+            "Medium",
+            0,
+            choices=(Choice(0, "not stated"), Choice(2, "DRAM"), Choice(5, "SSD")),
+        ),
     ),
-    StorageType.DUMMY: (SpecField("root_path", is_required=True, is_path=True), _FILES[0]),
+    StorageType.DUMMY: (_ROOT_PATH, _KEYS_PER_FILE),
 }
 
 LOCATING_FIELDS = frozenset(
-    {"root_path", "mountpoint", "root_dir", "metadata_connstring", "master_service_entry", "domain"}
+    field.name for fields in SPEC_FIELDS.values() for field in fields if field.is_locating
 )
 """Members that say where a storage's data is: changing them makes stored blocks unreachable."""
 
@@ -89,6 +225,21 @@ def check_storage_spec(kind: StorageType, data: Mapping[str, Any]) -> dict[str, 
     return spec
 
 
+def spec_shown(kind: StorageType, spec: Mapping[str, Any]) -> dict[str, Any]:
+    """The spec for whoever may look at storages: passwords in URLs are hidden."""
+    secret = {field.name for field in SPEC_FIELDS[kind] if field.is_secret}
+    return {name: without_password(value) if name in secret else value for name, value in spec.items()}
+
+
+def spec_kept(kind: StorageType, given: Mapping[str, Any], stored: Mapping[str, Any]) -> dict[str, Any]:
+    """The spec that a change means: a member sent back as it was shown keeps its hidden password."""
+    shown = spec_shown(kind, stored)
+    return {
+        name: stored[name] if name in stored and value == shown[name] else value
+        for name, value in given.items()
+    }
+
+
 def _spec_value(spec_field: SpecField, value: Any) -> str | int | bool:
     name = f"spec.{spec_field.name}"
     if value is None:
@@ -98,14 +249,22 @@ def _spec_value(spec_field: SpecField, value: Any) -> str | int | bool:
             raise invalid(name, "must be true or false")
         return value
     if isinstance(spec_field.default, int):
-        return number(name, value, spec_field.low, spec_field.high)
+        return _chosen(name, number(name, value, spec_field.low, spec_field.high), spec_field.choices)
     given = text(name, value, is_required=spec_field.is_required)
     if spec_field.is_path:
         given = re.sub("/+", "/", given)
         _check_root(name, given)
-    if spec_field.choices and given not in spec_field.choices:
-        raise invalid(name, f"must be one of {', '.join(spec_field.choices)}")
-    return given
+    return _chosen(name, given, spec_field.choices)
+
+
+_Value = TypeVar("_Value", str, int)
+
+
+def _chosen(name: str, value: _Value, choices: Sequence[Choice]) -> _Value:
+    allowed = [choice.value for choice in choices]
+    if allowed and value not in allowed:
+        raise invalid(name, f"must be one of {', '.join(map(str, allowed))}")
+    return value
 
 
 def _check_root(name: str, path: str) -> None:

@@ -11,6 +11,8 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from apps.common.actor import Role
+from apps.storages.models import Storage
+from kvcm_platform.core.types import StorageType
 from tests.apps.conftest import Api
 from tests.factories.objects import make_group, make_storage
 
@@ -163,3 +165,46 @@ def test_a_search_of_many_words_is_refused(api: Api) -> None:
     answer = api().get("/api/v1/storages/", {"search": " ".join(f"w{n}" for n in range(2000))})
     assert (answer.status_code, answer.json()["field"]) == (400, "search")
     assert api().get("/api/v1/storages/", {"search": "a b c"}).status_code == 200
+
+
+def test_unknown_members_are_refused_by_name(api: Api, tmp_path: Path) -> None:
+    client = api(Role.OPERATOR)
+    refused = client.post(STORAGES, nfs(tmp_path, wieght=3))
+    assert (refused.status_code, refused.json()["field"]) == (400, "wieght")
+    make_storage(tmp_path)
+    refused = client.patch(f"{STORAGES}nfs_a/", {"enabeld": False, "name": "b"})
+    assert (refused.status_code, refused.json()["code"]) == (400, "invalid_argument")
+    assert {error["field"] for error in refused.json()["errors"]} == {"enabeld", "name"}
+    assert client.get(f"{STORAGES}nfs_a/").json()["version"] == 1
+
+
+def test_a_password_in_a_spec_is_hidden_and_kept(api: Api, tmp_path: Path) -> None:
+    secret = "redis://user:hunter2@10.0.0.1:6379/0"  # noqa: S105 - what must not be shown
+    spec = {"mountpoint": str(tmp_path), "root_dir": "kv", "remote_host": "h", "remote_port": 1}
+    client = api(Role.OPERATOR)
+    body = {"name": "v", "type": "vcns_hf3fs", "spec": {**spec, "meta_storage_uri": secret}, "enabled": False}
+    shown = client.post(STORAGES, body).json()["spec"]
+    assert shown["meta_storage_uri"] == "redis://user:••••@10.0.0.1:6379/0"
+    changed = client.patch(f"{STORAGES}v/", {"spec": {**shown, "remote_port": 2}}).json()
+    assert "hunter2" not in str(changed)
+    stored = Storage.objects.get(name="v").spec
+    assert (stored["meta_storage_uri"], stored["remote_port"]) == (secret, 2)
+
+
+def test_types_say_what_a_form_needs(api: Api) -> None:
+    page = api(Role.VIEWER).get("/api/v1/storage-types/").json()
+    types = {found["type"]: found for found in page["results"]}
+    assert (page["count"], set(types)) == (6, {kind.value for kind in StorageType})
+    members = {found["name"]: found for found in types["vcns_hf3fs"]["spec"]}
+    assert members["remote_port"] == {
+        **{"name": "remote_port", "label": "Remote port", "help": "", "kind": "number", "required": True},
+        **{"default": 0, "minimum": 1, "maximum": 65535, "choices": [], "unit": "", "example": "9000"},
+        **{"secret": False, "locating": False},
+    }
+    assert (members["touch_file_when_create"]["kind"], members["mountpoint"]["kind"]) == ("flag", "path")
+    assert (members["meta_storage_uri"]["secret"], members["mountpoint"]["locating"]) == (True, True)
+    assert "touch_file_when_create" not in {found["name"] for found in types["nfs"]["spec"]}
+    assert types["mooncake"]["spec"][2]["choices"][0] == {"value": "tcp", "label": "TCP"}
+    assert types["nfs"]["capabilities"]["needs_mount"]
+    assert not types["dummy"]["capabilities"]["needs_mount"]
+    assert (types["nfs"]["scheme"], types["tair_mempool"]["scheme"]) == ("file", "pace")
