@@ -23,6 +23,7 @@ from kvcm_platform.core.types import (
     WIRE_PREFER_STRATEGY,
     WIRE_RECLAIM_POLICY,
     WIRE_STORAGE_TYPE,
+    PreferStrategy,
     StorageType,
 )
 from kvcm_platform.core.validation.groups import GroupSettings
@@ -39,7 +40,11 @@ _SPEC_MEMBER: dict[StorageType, str] = {
     StorageType.DUMMY: "dummy",
 }
 _TYPE_OF_MEMBER = {member: kind for kind, member in _SPEC_MEMBER.items()}
-_STRATEGY = {number: strategy for strategy, number in WIRE_PREFER_STRATEGY.items()}
+_STRATEGY = {
+    number: strategy
+    for strategy, number in WIRE_PREFER_STRATEGY.items()
+    if number or strategy is PreferStrategy.UNSPECIFIED
+}
 _POLICY = {number: policy for policy, number in WIRE_RECLAIM_POLICY.items()}
 
 _RECLAIM = "cache_config.reclaim_strategy"
@@ -115,6 +120,8 @@ def group_settings(message: pb.InstanceGroup, base: GroupSettings) -> GroupSetti
         raise invalid("cache_config", "is required")
     cache = message.cache_config
     strategy = _STRATEGY.get(cache.data_storage_strategy)
+    if strategy is PreferStrategy.UNSPECIFIED and not WIRE_PREFER_STRATEGY[base.prefer_strategy]:
+        strategy = base.prefer_strategy
     if strategy is None:
         raise invalid("prefer_strategy", f"{cache.data_storage_strategy} is not a strategy of this version")
     return replace(

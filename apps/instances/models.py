@@ -5,8 +5,9 @@ from __future__ import annotations
 from django.db import models
 from django.db.models import Q
 
-from apps.instances.choices import PREFER_STRATEGIES, STORAGE_TYPES
+from apps.instances.choices import PLACEMENTS, PREFER_STRATEGIES, STORAGE_TYPES
 from kvcm_platform.core.registry import InstanceEntry, instance_from_dict
+from kvcm_platform.core.types import Placement
 
 _INSTANCE_NUMBERS = 1 << 48
 
@@ -24,6 +25,7 @@ class InstanceGroup(models.Model):
     global_quota_group_name = models.CharField(max_length=256)
     user_data = models.TextField(blank=True)
     limits = models.JSONField(default=dict)
+    placement = models.CharField(max_length=16, choices=PLACEMENTS, default=Placement.ORDERED.value)
     version = models.BigIntegerField(default=1)
     created_at = models.DateTimeField(auto_now_add=True)
     updated_at = models.DateTimeField(auto_now=True)

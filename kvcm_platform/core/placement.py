@@ -2,34 +2,64 @@
 
 from __future__ import annotations
 
+import math
+import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from .errors import Code, DomainError
 from .registry import GroupEntry, Registry, StorageEntry
-from .types import READ_WEIGHT, PreferStrategy, StorageType
+from .types import MEDIA_SSD, READ_WEIGHT, Placement, PreferStrategy, StorageType
 
-_PREFERRED: dict[PreferStrategy, tuple[StorageType, bool]] = {
-    PreferStrategy.ALWAYS_3FS: (StorageType.HF3FS, True),
-    PreferStrategy.PREFER_3FS: (StorageType.HF3FS, False),
-    PreferStrategy.ALWAYS_MOONCAKE: (StorageType.MOONCAKE, True),
-    PreferStrategy.PREFER_MOONCAKE: (StorageType.MOONCAKE, False),
-    PreferStrategy.ALWAYS_TAIR_MEMPOOL: (StorageType.TAIR_MEMPOOL, True),
-    PreferStrategy.PREFER_TAIR_MEMPOOL: (StorageType.TAIR_MEMPOOL, False),
-    PreferStrategy.ALWAYS_VCNS_3FS: (StorageType.VCNS_HF3FS, True),
-    PreferStrategy.PREFER_VCNS_3FS: (StorageType.VCNS_HF3FS, False),
+_PREFERRED: dict[PreferStrategy, StorageType] = {
+    PreferStrategy.ALWAYS_3FS: StorageType.HF3FS,
+    PreferStrategy.PREFER_3FS: StorageType.HF3FS,
+    PreferStrategy.ALWAYS_MOONCAKE: StorageType.MOONCAKE,
+    PreferStrategy.PREFER_MOONCAKE: StorageType.MOONCAKE,
+    PreferStrategy.ALWAYS_TAIR_MEMPOOL: StorageType.TAIR_MEMPOOL,
+    PreferStrategy.PREFER_TAIR_MEMPOOL: StorageType.TAIR_MEMPOOL,
+    PreferStrategy.ALWAYS_TAIR_MEMPOOL_SSD: StorageType.TAIR_MEMPOOL,
+    PreferStrategy.PREFER_TAIR_MEMPOOL_SSD: StorageType.TAIR_MEMPOOL,
+    PreferStrategy.ALWAYS_VCNS_3FS: StorageType.VCNS_HF3FS,
+    PreferStrategy.PREFER_VCNS_3FS: StorageType.VCNS_HF3FS,
+    PreferStrategy.ALWAYS_NFS: StorageType.NFS,
+    PreferStrategy.PREFER_NFS: StorageType.NFS,
 }
+_ON_SSD = frozenset({PreferStrategy.ALWAYS_TAIR_MEMPOOL_SSD, PreferStrategy.PREFER_TAIR_MEMPOOL_SSD})
+_STRICT = frozenset(strategy for strategy in _PREFERRED if strategy.startswith("always_"))
+
+
+def is_preferred(storage: StorageEntry, strategy: PreferStrategy) -> bool:
+    """Whether a storage is of the kind that a strategy names; one that names none prefers all."""
+    kind = _PREFERRED.get(strategy)
+    if kind is None:
+        return True
+    return storage.type is kind and (strategy not in _ON_SSD or storage.spec.get("media_type") == MEDIA_SSD)
 
 
 def in_order(candidates: Sequence[StorageEntry], strategy: PreferStrategy) -> list[StorageEntry]:
-    """ALWAYS_x leaves only storages of type x; PREFER_x puts them first; otherwise the order stays."""
-    if strategy not in _PREFERRED:
-        return list(candidates)
-    kind, is_strict = _PREFERRED[strategy]
-    preferred = [storage for storage in candidates if storage.type is kind]
-    if is_strict:
-        return preferred
-    return preferred + [storage for storage in candidates if storage.type is not kind]
+    """ALWAYS_x leaves only storages of kind x; PREFER_x puts them first; otherwise the order stays."""
+    if strategy in _STRICT:
+        return [storage for storage in candidates if is_preferred(storage, strategy)]
+    return sorted(candidates, key=lambda storage: not is_preferred(storage, strategy))
+
+
+def balanced(candidates: Sequence[StorageEntry], strategy: PreferStrategy) -> list[StorageEntry]:
+    """The same storages, each first among its equals as often as its weight times its free space says.
+
+    A storage without a weight has 1, one with weight 0 comes last. Free space counts where all of them
+    know theirs. Weighted sampling without replacement by exponential keys (Efraimidis and Spirakis, 2006).
+    """
+    is_known = all(storage.free_bytes is not None for storage in candidates)
+
+    def key(storage: StorageEntry) -> tuple[bool, float]:
+        share: float = 1 if storage.weight is None else storage.weight
+        if is_known:
+            share *= storage.free_bytes or 0
+        draw = random.expovariate(share) if share > 0 else math.inf
+        return not is_preferred(storage, strategy), draw
+
+    return sorted(candidates, key=key)
 
 
 def write_candidates(registry: Registry, group: GroupEntry) -> list[StorageEntry]:
@@ -38,6 +68,8 @@ def write_candidates(registry: Registry, group: GroupEntry) -> list[StorageEntry
     wanted = in_order(known, group.prefer_strategy)
     usable = [storage for storage in wanted if storage.is_writable]
     if usable:
+        if group.placement is Placement.BALANCED and len(usable) > 1:
+            return balanced(usable, group.prefer_strategy)
         return usable
     reasons = [f"{storage.name}: {storage.refusal}" for storage in wanted]
     reasons += [

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from .types import PreferStrategy, ReclaimPolicy, Retention, StorageType
+from .types import Placement, PreferStrategy, ReclaimPolicy, Retention, StorageType
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,6 +205,7 @@ class GroupEntry:
     user_data: str = ""
     limits: FairnessLimits = field(default_factory=FairnessLimits)
     migration: MigrationPolicy | None = None
+    placement: Placement = Placement.ORDERED
     version: int = 1
     """The optimistic lock that clients see."""
 
@@ -344,6 +345,7 @@ def group_from_dict(data: Mapping[str, Any]) -> GroupEntry:
             # Entries published before there were limits or migrations have none.
             "limits": FairnessLimits(**data.get("limits", {})),
             "migration": migration_from_dict(data.get("migration")),
+            "placement": Placement(data.get("placement", Placement.ORDERED)),
         }
     )
 

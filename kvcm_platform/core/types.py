@@ -78,7 +78,10 @@ class TrimStrategy(IntEnum):
 
 
 class PreferStrategy(StrEnum):
-    """Which storage a write prefers (`CachePreferStrategy`): ALWAYS_x needs x, PREFER_x falls back."""
+    """Which storage a write prefers (`CachePreferStrategy`): ALWAYS_x needs x, PREFER_x falls back.
+
+    Those of nfs are ours: the protocol shows them as unspecified and leaves them alone.
+    """
 
     UNSPECIFIED = "unspecified"
     ALWAYS_3FS = "always_3fs"
@@ -89,11 +92,29 @@ class PreferStrategy(StrEnum):
     PREFER_TAIR_MEMPOOL = "prefer_tair_mempool"
     ALWAYS_VCNS_3FS = "always_vcns_3fs"
     PREFER_VCNS_3FS = "prefer_vcns_3fs"
+    ALWAYS_TAIR_MEMPOOL_SSD = "always_tair_mempool_ssd"
+    PREFER_TAIR_MEMPOOL_SSD = "prefer_tair_mempool_ssd"
+    ALWAYS_NFS = "always_nfs"
+    PREFER_NFS = "prefer_nfs"
 
 
 WIRE_PREFER_STRATEGY: dict[PreferStrategy, int] = {
-    strategy: number for number, strategy in enumerate(PreferStrategy)
+    strategy: 0 if strategy.endswith("_nfs") else number for number, strategy in enumerate(PreferStrategy)
 }
+
+
+class Placement(StrEnum):
+    """How a write chooses among the storages that its group's preference leaves.
+
+    BALANCED: at random, as often as weight times free space says.
+    """
+
+    ORDERED = "ordered"
+    BALANCED = "balanced"
+
+
+MEDIA_SSD = 5
+"""`media_type` of a memory pool on solid-state disks (WIRE.md 1.3a)."""
 
 
 class ReclaimPolicy(StrEnum):

@@ -8,7 +8,7 @@ from typing import Any
 
 from kvcm_platform.core.errors import invalid
 from kvcm_platform.core.registry import MetaIndexerSettings, Quota, ReclaimSettings
-from kvcm_platform.core.types import PreferStrategy, ReclaimPolicy, StorageType
+from kvcm_platform.core.types import Placement, PreferStrategy, ReclaimPolicy, StorageType
 from kvcm_platform.core.validation.groups import GroupSettings
 
 BLANK = GroupSettings(storage_candidates=(), quota=Quota(capacity_bytes=0))
@@ -23,6 +23,8 @@ def changed(settings: GroupSettings, data: Mapping[str, Any]) -> GroupSettings:
         values["storage_candidates"] = tuple(data["storage_candidates"])
     if "prefer_strategy" in data:
         values["prefer_strategy"] = PreferStrategy(data["prefer_strategy"])
+    if "placement" in data:
+        values["placement"] = Placement(data["placement"])
     if "quota" in data:
         values["quota"] = _quota(settings.quota, data["quota"])
     if "reclaim" in data:

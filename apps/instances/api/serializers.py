@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rest_framework import serializers
 
-from apps.instances.choices import PREFER_STRATEGIES, RECLAIM_POLICIES
+from apps.instances.choices import PLACEMENTS, PREFER_STRATEGIES, RECLAIM_POLICIES
 
 _LATER = "kept, but read by nothing yet: takes effect with the work on the index"
 
@@ -74,6 +74,11 @@ class LimitsFields(serializers.Serializer):
 
 class _GroupFields(serializers.Serializer):
     prefer_strategy = serializers.ChoiceField(choices=PREFER_STRATEGIES, required=False)
+    placement = serializers.ChoiceField(
+        choices=PLACEMENTS,
+        required=False,
+        help_text="ordered: the first usable candidate; balanced: at random by weight times free space",
+    )
     reclaim = ReclaimFields(required=False)
     max_instance_count = serializers.IntegerField(required=False)
     meta_indexer = MetaIndexerFields(required=False)
@@ -172,6 +177,7 @@ class GroupOutput(serializers.Serializer):
     name = serializers.CharField()
     storage_candidates = serializers.ListField(child=serializers.CharField())
     prefer_strategy = serializers.ChoiceField(choices=PREFER_STRATEGIES)
+    placement = serializers.ChoiceField(choices=PLACEMENTS)
     quota = QuotaOutput()
     reclaim = ReclaimOutput()
     max_instance_count = serializers.IntegerField()

@@ -116,6 +116,7 @@ def _write(
     row.global_quota_group_name = settings.global_quota_group_name
     row.user_data = settings.user_data
     row.limits = asdict(settings.limits)
+    row.placement = settings.placement.value
     row.save()
     GroupQuota.objects.filter(group=row).delete()
     GroupQuota.objects.bulk_create(

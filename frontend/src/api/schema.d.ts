@@ -455,6 +455,8 @@ export interface components {
         /** @description A new group; what is absent gets its default. */
         GroupInputRequest: {
             prefer_strategy?: components["schemas"]["PreferStrategyEnum"];
+            /** @description ordered: the first usable candidate; balanced: at random by weight times free space */
+            placement?: components["schemas"]["PlacementEnum"];
             reclaim?: components["schemas"]["ReclaimFieldsRequest"];
             max_instance_count?: number;
             meta_indexer?: components["schemas"]["MetaIndexerFieldsRequest"];
@@ -470,6 +472,7 @@ export interface components {
             name: string;
             storage_candidates: string[];
             prefer_strategy: components["schemas"]["PreferStrategyEnum"];
+            placement: components["schemas"]["PlacementEnum"];
             quota: components["schemas"]["QuotaOutput"];
             reclaim: components["schemas"]["ReclaimOutput"];
             max_instance_count: number;
@@ -817,6 +820,8 @@ export interface components {
         /** @description A partial update, also inside the members; `quota.per_type` is replaced as a whole. */
         PatchedGroupChangeRequest: {
             prefer_strategy?: components["schemas"]["PreferStrategyEnum"];
+            /** @description ordered: the first usable candidate; balanced: at random by weight times free space */
+            placement?: components["schemas"]["PlacementEnum"];
             reclaim?: components["schemas"]["ReclaimFieldsRequest"];
             max_instance_count?: number;
             meta_indexer?: components["schemas"]["MetaIndexerFieldsRequest"];
@@ -857,9 +862,11 @@ export interface components {
             theme?: components["schemas"]["ThemeEnum"];
         };
         /** @enum {string} */
+        PlacementEnum: "ordered" | "balanced";
+        /** @enum {string} */
         PolicyEnum: "unspecified" | "lru" | "lfu" | "ttl";
         /** @enum {string} */
-        PreferStrategyEnum: "unspecified" | "always_3fs" | "prefer_3fs" | "always_mooncake" | "prefer_mooncake" | "always_tair_mempool" | "prefer_tair_mempool" | "always_vcns_3fs" | "prefer_vcns_3fs";
+        PreferStrategyEnum: "unspecified" | "always_3fs" | "prefer_3fs" | "always_mooncake" | "prefer_mooncake" | "always_tair_mempool" | "prefer_tair_mempool" | "always_vcns_3fs" | "prefer_vcns_3fs" | "always_tair_mempool_ssd" | "prefer_tair_mempool_ssd" | "always_nfs" | "prefer_nfs";
         Process: {
             role: string;
             node: string;
@@ -2110,7 +2117,7 @@ export interface operations {
                 page?: number;
                 /** @description Number of results to return per page. */
                 page_size?: number;
-                prefer_strategy?: ("always_3fs" | "always_mooncake" | "always_tair_mempool" | "always_vcns_3fs" | "prefer_3fs" | "prefer_mooncake" | "prefer_tair_mempool" | "prefer_vcns_3fs" | "unspecified")[];
+                prefer_strategy?: ("always_3fs" | "always_mooncake" | "always_nfs" | "always_tair_mempool" | "always_tair_mempool_ssd" | "always_vcns_3fs" | "prefer_3fs" | "prefer_mooncake" | "prefer_nfs" | "prefer_tair_mempool" | "prefer_tair_mempool_ssd" | "prefer_vcns_3fs" | "unspecified")[];
                 /** @description A search term. */
                 search?: string;
             };

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from kvcm_platform.core.errors import invalid
 from kvcm_platform.core.registry import FairnessLimits, MetaIndexerSettings, Quota, ReclaimSettings
-from kvcm_platform.core.types import PreferStrategy
+from kvcm_platform.core.types import Placement, PreferStrategy
 
 from .values import INT32, INT64, check_object_name, number, text
 
@@ -29,6 +29,7 @@ class GroupSettings:
     global_quota_group_name: str = "default_quota_group"
     user_data: str = ""
     limits: FairnessLimits = field(default_factory=FairnessLimits)
+    placement: Placement = Placement.ORDERED
 
 
 def check_group(settings: GroupSettings) -> GroupSettings:

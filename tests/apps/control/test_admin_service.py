@@ -178,6 +178,7 @@ def test_update_leaves_alone_what_the_protocol_cannot_say(control: Control, inde
     from dataclasses import replace
 
     from apps.instances.services import group_update
+    from kvcm_platform.core.types import Placement, PreferStrategy
     from tests.factories.actors import ADMIN
 
     control.call("CreateInstanceGroup", pb.CreateInstanceGroupRequest(instance_group=group_message()))
@@ -188,12 +189,19 @@ def test_update_leaves_alone_what_the_protocol_cannot_say(control: Control, inde
             s,
             reclaim=replace(s.reclaim, low_watermark_ratio=0.6, grace_seconds=9),
             limits=FairnessLimits(100, 2000, 0.5),
+            placement=Placement.BALANCED,
+            prefer_strategy=PreferStrategy.PREFER_NFS,
         ),
     )
-    request = pb.UpdateInstanceGroupRequest(instance_group=group_message(version=3), current_version=2)
+    shown = control.call("GetInstanceGroup", pb.GetInstanceGroupRequest(name="chat")).instance_group
+    assert shown.cache_config.data_storage_strategy == pb.CPS_UNSPECIFIED
+    message = group_message(version=3)
+    message.cache_config.data_storage_strategy = shown.cache_config.data_storage_strategy
+    request = pb.UpdateInstanceGroupRequest(instance_group=message, current_version=2)
     assert code(control.call("UpdateInstanceGroup", request)) == pb.OK
     group = index_registry.read(index).groups["chat"]
     assert group.limits == FairnessLimits(100, 2000, 0.5)
+    assert (group.placement, group.prefer_strategy) == (Placement.BALANCED, PreferStrategy.PREFER_NFS)
     reclaim = group.reclaim
     assert (reclaim.low_watermark_ratio, reclaim.grace_seconds) == (0.6, 9)
 

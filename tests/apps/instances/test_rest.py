@@ -19,7 +19,7 @@ from tests.factories.objects import make_group, make_instance
 pytestmark = pytest.mark.django_db(transaction=True)
 GROUPS, INSTANCES = "/api/v1/instance-groups/", "/api/v1/instances/"
 GROUP_MEMBERS = {
-    *("name", "storage_candidates", "prefer_strategy", "quota", "reclaim", "max_instance_count"),
+    *("name", "storage_candidates", "prefer_strategy", "placement", "quota", "reclaim", "max_instance_count"),
     *("meta_indexer", "global_quota_group_name", "user_data", "version", "instance_count", "usage"),
     *("limits", "admission", "traffic", "created_at", "updated_at"),
 }
@@ -56,8 +56,10 @@ def test_partial_update_reaches_into_the_members(api: Api, index: redis.Redis) -
         "quota": {"capacity_bytes": 2000},
         "reclaim": {"low_watermark_ratio": 0.5},
         "meta_indexer": {"cache_policy": {"capacity_mb": 7}},
+        "placement": "balanced",
     }
     changed = client.patch(f"{GROUPS}chat/", change).json()
+    assert (changed["placement"], changed["prefer_strategy"]) == ("balanced", "prefer_3fs")
     assert changed["quota"] == {"capacity_bytes": 2000, "per_type": {"nfs": 10}}
     assert (changed["reclaim"]["low_watermark_ratio"], changed["reclaim"]["used_ratio"]) == (0.5, 0.8)
     assert changed["meta_indexer"]["cache_policy"] == {

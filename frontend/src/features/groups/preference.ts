@@ -3,7 +3,9 @@ import type { InstanceGroup } from '../../api/types';
 const TYPES: Record<string, string> = {
   '3fs': '3FS',
   mooncake: 'Mooncake',
+  nfs: 'NFS',
   tair_mempool: 'Tair mempool',
+  tair_mempool_ssd: 'Tair mempool on SSD',
   vcns_3fs: 'VCNS 3FS',
 };
 
