@@ -5,7 +5,7 @@ from django.db import migrations, models
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("instances", "0002_group_limits"),
+        ("instances", "0003_dummy_storages"),
     ]
 
     operations = [
