@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# System packages that tests need: a browser, a C compiler, HTTP/2 tools, and a library of the Mooncake client;
+# System packages that tests need: a browser, a C compiler, HTTP/2 tools, a mount that can hang, and a library of the Mooncake client;
 # with "long" also what clients in C++ and Go are built with.
 set -euo pipefail
 
@@ -8,6 +8,7 @@ command -v cc >/dev/null || missing+=(gcc libc6-dev)
 for tool in curl openssl; do
   command -v $tool >/dev/null || missing+=("$tool")
 done
+command -v bindfs >/dev/null || missing+=(bindfs)
 command -v h2load >/dev/null || missing+=(nghttp2-client)
 if [ "${1:-}" = long ]; then
   command -v g++ >/dev/null || missing+=(g++)

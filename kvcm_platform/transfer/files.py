@@ -14,8 +14,8 @@ from __future__ import annotations
 
 import os
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, Self, TypeVar
@@ -48,12 +48,17 @@ class FileTransfer:
     """Reads and writes blocks in files. Safe to share among threads.
 
     `root`: refuse every path outside this folder; None = trust the URIs, which come from the
-    metadata service. `threads`: files of one batch worked on at the same time.
+    metadata service. `threads`: files of one batch worked on at the same time. `call_seconds`: time
+    limit of a batch. A mount that hangs holds the threads that are in it, and while one of them is
+    stuck every further call fails at once; what a stuck write brings about when it comes free
+    lands in places that are never given out again.
     """
 
-    def __init__(self, *, root: Path | None = None, threads: int = 4) -> None:
+    def __init__(self, *, root: Path | None = None, threads: int = 4, call_seconds: float = 10.0) -> None:
         self._root = None if root is None else root.resolve()
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="transfer")
+        self._seconds = call_seconds
+        self._stuck: list[Future[Any]] = []
 
     def write(self, uri: str, data: bytes | memoryview) -> None:
         """Write one block. Raises TransferError; ValueError if `data` is not exactly the slot."""
@@ -83,8 +88,8 @@ class FileTransfer:
         return verified(wanted, found, checksums)
 
     def close(self) -> None:
-        """Ends the threads; calls that are under way are finished first."""
-        self._pool.shutdown()
+        """Ends the threads; calls that are under way are finished first, but for those that hang."""
+        self._pool.shutdown(wait=not self._hangs())
 
     def __enter__(self) -> Self:
         return self
@@ -108,11 +113,31 @@ class FileTransfer:
                 files[parsed.path].append(slot)
         for slots in files.values():
             slots.sort(key=lambda slot: slot.offset)
-        run = map if len(files) == 1 else self._pool.map
-        for slots, made in zip(files.values(), run(work, files.keys(), files.values()), strict=True):
+        for slots, made in zip(files.values(), self._within_time(work, files), strict=True):
             for slot, result in zip(slots, made, strict=True):
                 results[slot.index] = result
         return results
+
+    def _within_time(
+        self, work: Callable[[str, list[Slot[Item]]], list[Result]], files: Mapping[str, list[Slot[Item]]]
+    ) -> list[Sequence[Result] | Sequence[TransferError]]:
+        """What `work` makes of each file, or errors for the slots of those that take too long."""
+        if self._hangs():
+            return [
+                _all_failed(slots, "an earlier call on this storage still hangs") for slots in files.values()
+            ]
+        calls = [self._pool.submit(work, path, slots) for path, slots in files.items()]
+        _, late = wait(calls, timeout=self._seconds)
+        self._stuck += [call for call in late if not call.cancel()]
+        reason = f"no answer within {self._seconds:g} s"
+        return [
+            _all_failed(slots, reason) if call in late else call.result()
+            for call, slots in zip(calls, files.values(), strict=True)
+        ]
+
+    def _hangs(self) -> bool:
+        self._stuck = [call for call in self._stuck if not call.done()]
+        return bool(self._stuck)
 
     def _parse(self, uri: str) -> DataUri:
         try:
@@ -149,8 +174,12 @@ def _runs(slots: list[Slot[Item]]) -> Iterator[list[Slot[Item]]]:
         yield run
 
 
-def _failed(slots: list[Slot[Item]], error: OSError) -> list[TransferError]:
-    return [TransferError(slot.uri, error.strerror or str(error)) for slot in slots]
+def _failed(slots: Sequence[Slot[Item]], error: OSError) -> list[TransferError]:
+    return _all_failed(slots, error.strerror or str(error))
+
+
+def _all_failed(slots: Sequence[Slot[Item]], reason: str) -> list[TransferError]:
+    return [TransferError(slot.uri, reason) for slot in slots]
 
 
 def _write_file(path: str, slots: list[Slot[bytes | memoryview]]) -> list[None | TransferError]:

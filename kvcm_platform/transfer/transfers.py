@@ -35,7 +35,7 @@ RELOAD_SECONDS = 5.0
 @dataclass(frozen=True, slots=True)
 class TransferOptions:
     """`root`: see FileTransfer. `threads`: calls at the same time on one storage. `call_seconds`:
-    time limit of one call on a storage that is reached over the network.
+    time limit of one call on a storage.
     """
 
     root: Path | None = None
@@ -48,7 +48,7 @@ Maker = Callable[[StorageDescription, TransferOptions], BlockTransfer]
 
 
 def _files(storage: StorageDescription, options: TransferOptions) -> BlockTransfer:
-    return FileTransfer(root=options.root, threads=options.threads)
+    return FileTransfer(root=options.root, threads=options.threads, call_seconds=options.call_seconds)
 
 
 MAKERS: dict[StorageType, Maker] = {

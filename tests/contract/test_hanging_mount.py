@@ -1,0 +1,53 @@
+"""A mount that hangs costs a caller its time limit once, and nothing more."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from kvcm_platform.transfer import FileTransfer, TransferError
+from tests.support.hanging_mount import HangingMount, hanging_mount
+from tests.support.platform_process import wait_for
+
+LIMIT = 0.3
+SIZE = 4096
+
+
+@pytest.fixture
+def mount(tmp_path: Path) -> Iterator[HangingMount]:
+    with hanging_mount(tmp_path) as running:
+        yield running
+
+
+def uri(folder: Path, name: str = "a.x") -> str:
+    return f"file://nfs_01{folder}/{name}?size={SIZE}"
+
+
+def test_a_transfer_fails_in_time_and_then_at_once_until_the_mount_answers(mount, tmp_path):
+    transfer = FileTransfer(call_seconds=LIMIT)
+    block = b"\x07" * SIZE
+    transfer.write(uri(mount.path), block)
+    mount.hang()
+    started = time.monotonic()
+    with pytest.raises(TransferError, match="no answer within"):
+        transfer.read(uri(mount.path))
+    assert time.monotonic() - started < 10 * LIMIT
+    results = transfer.write_batch([(uri(mount.path, f"{name}.x"), block) for name in "bcd"])
+    assert [error.reason for error in results if error] == ["an earlier call on this storage still hangs"] * 3
+    mount.go_on()
+    wait_for(lambda: not transfer._hangs(), 10, "the stuck call returned")
+    assert transfer.read(uri(mount.path)) == block
+    transfer.close()
+
+
+def test_closing_does_not_wait_for_what_hangs(mount):
+    transfer = FileTransfer(call_seconds=LIMIT)
+    mount.hang()
+    assert isinstance(transfer.read_batch([uri(mount.path)])[0], TransferError)
+    started = time.monotonic()
+    transfer.close()
+    assert time.monotonic() - started < 5
+    mount.go_on()
