@@ -177,6 +177,27 @@ def orphans(base: str) -> str:
     return base + ":o"
 
 
+def pool_ranges(base: str) -> str:
+    """Of a memory segment: places of its taken ranges by their ids, in buckets (index/lua/9_pool.lua)."""
+    return base + ":i"
+
+
+def pool_runs(base: str) -> str:
+    return base + ":s"
+
+
+def pool_runs_with_room(base: str, slot_bytes: int) -> str:
+    return f"{base}:h{slot_bytes}"
+
+
+def pool_leases(base: str) -> str:
+    return base + ":l"
+
+
+def pool_lease_deadlines(base: str) -> str:
+    return base + ":ld"
+
+
 FAULTS = "kvcm:faults"
 """Hash of the faults that DebugService injected (index/faults.py)."""
 

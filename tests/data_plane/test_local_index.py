@@ -36,7 +36,7 @@ from tests.support.valkey import ValkeyServer
 
 LIVES = {"kvcm_generation", "kvcm_judged", "kvcm_alive", "kvcm_checked", "kvcm_doubt_end"}
 """An index in the process begins and ends with it: nobody else could have changed it."""
-OF_REDIS = {"kvcm_version", "kvcm_publish", "kvcm_lease_take", *LIVES}
+OF_REDIS = {"kvcm_version", "kvcm_publish", "kvcm_lease_take", "kvcm_pool_home", *LIVES}
 KEYS = list(range(1, 31))
 BASE = keyspace.instance(0xABC, 0)
 SIZE = 1024

@@ -14,7 +14,7 @@ from typing import Any
 from kvcm_platform.index import functions, keyspace
 from kvcm_platform.index.embedded.byte_store import ByteStore
 
-from . import copies, groups, heat, inserts, permits, removal, sessions, storages, tickets
+from . import copies, groups, heat, inserts, permits, pools, removal, sessions, storages, tickets
 from .changes import Call
 from .commands import COMMANDS
 from .keys import Keys, Transaction
@@ -52,6 +52,11 @@ FUNCTIONS: dict[str, Callable[[Call, Sequence[bytes]], Any]] = {
     "kvcm_slots_forget": storages.slots_forget,
     "kvcm_orphan": storages.orphan,
     "kvcm_repair": storages.repair,
+    "kvcm_pool_take": pools.take,
+    "kvcm_pool_free": pools.free,
+    "kvcm_pool_restore": pools.restore,
+    "kvcm_pool_settle": pools.settle,
+    "kvcm_pool_drop": pools.drop,
 }
 LIFE = b"@"
 """Table of what the store knows of itself."""
