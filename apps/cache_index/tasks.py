@@ -18,6 +18,9 @@ from kvcm_platform.duties.session import index_session
 def run_duties() -> dict[str, Any]:
     async def run() -> dict[str, Any]:
         async with index_session(settings.KVCM_REDIS_URL) as session, duties_lease(session) as owner:
-            return asdict(await duties_run(session, owner=owner)) if owner else {}
+            if not owner:
+                return {}
+            quarantine_ms = settings.KVCM_REUSE_QUARANTINE_S * 1000
+            return asdict(await duties_run(session, owner=owner, quarantine_ms=quarantine_ms))
 
     return asyncio.run(run())

@@ -16,6 +16,7 @@ from typing import Protocol
 
 from .masks import Mask
 from .placement import Serving
+from .places import PoolPlaces
 from .registry import GroupEntry, InstanceEntry, LocationSpecInfo, Registry, StorageEntry
 
 Record = bytes | None
@@ -64,6 +65,8 @@ class WritePlan:
     """Records of the request's keys in order, None where a block is missing: their use is noted."""
     replaced: Mapping[int, bytes] = field(default_factory=dict)
     """Index of a key -> its record, where the block has locations and still gets one more."""
+    places: PoolPlaces | None = None
+    """Where the blocks go on a memory pool; other storages need none."""
 
     @property
     def size(self) -> int:
@@ -217,6 +220,21 @@ class BlockIndex(Protocol):
 
         Raises DomainError(CAPACITY).
         """
+        ...
+
+    async def allocate(
+        self, plan: WritePlan, storage: StorageEntry
+    ) -> tuple[StorageEntry, PoolPlaces] | None:
+        """Takes memory for the plan's blocks; None where the storage needs no places.
+
+        The storage in the answer has the number of the segment that was chosen. Until `write` has
+        noted what the memory is for, a lease keeps it, for a few seconds past the insert-by time.
+        Raises places.NoRoom.
+        """
+        ...
+
+    async def release(self, plan: WritePlan) -> None:
+        """Gives back what was reserved for a plan that is not written."""
         ...
 
     async def write(

@@ -6,7 +6,7 @@ objects and files end in `.` + location id, so that no URI is ever issued twice.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import xxhash
@@ -121,6 +121,32 @@ def build_uris(
             _file_uris(storage, row, spec.size, location_id) for spec, row in zip(specs, names, strict=True)
         ]
     raise DomainError(Code.UNSUPPORTED, f"storage {storage.name}: placement on {storage.type} is not built")
+
+
+def pool_uris(
+    storage: StorageEntry,
+    node_id: str,
+    ranges: Iterator[tuple[int, int]],
+    specs: Sequence[LocationSpecInfo],
+    object_keys: Sequence[Sequence[str]],
+) -> list[list[str]]:
+    """The same on a memory pool: takes one (range id, offset) a URI.
+
+    `object_keys` has a list for each spec: an object key for each block, or nothing where its place is
+    all that it is known by.
+    """
+    media = f"media_type={int(storage.spec.get('media_type') or 0)}&node_id={node_id}&range_id="
+    before = f"pace://{storage.name}/"
+    columns: list[list[str]] = []
+    for spec, keys in zip(specs, object_keys, strict=True):
+        end = f"&size={spec.size}"
+        columns.append(
+            [
+                f"{before}{offset}?{key and f'key={key}&'}{media}{number}{end}"
+                for key, (number, offset) in zip(keys, ranges, strict=False)
+            ]
+        )
+    return columns
 
 
 def _file_uris(storage: StorageEntry, names: Sequence[str], size: int, location_id: str) -> list[str]:

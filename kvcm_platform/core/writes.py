@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from . import masks, placement, uris
+from . import masks, placement, places, uris
 from .errors import Code, DomainError, invalid
 from .masks import Mask
 from .placement import Serving
@@ -155,21 +155,23 @@ class Writes(UseCases):
         if is_counted:
             await self._admission.session(group, plan.session_id, plan.deadline_ms, limits.max_sessions)
         try:
-            storage = await self._reserve(plan, missing.holders) if plan.keys else None
-            if storage is not None and plan.object_names:
-                storage = uris.one_object_a_file(storage)
+            storage: StorageEntry | None = None
+            if plan.keys:
+                plan, storage = await self._reserve(plan, missing.holders)
+                if plan.object_names:
+                    storage = uris.one_object_a_file(storage)
             return await self._index.write(plan, storage, serving, limits)
         except Exception:
             if is_counted:
                 await self._admission.session_ended(group, plan.session_id)
             raise
 
-    async def _reserve(self, plan: WritePlan, holders: Mapping[int, int]) -> StorageEntry:
+    async def _reserve(self, plan: WritePlan, holders: Mapping[int, int]) -> tuple[WritePlan, StorageEntry]:
         try:
             candidates = placement.write_candidates(self._registry.current, plan.group)
             if holders:
                 candidates = placement.spread(candidates, holders)
-            return await self._index.reserve(plan, candidates)
+            return await places.reserve(self._index, plan, candidates)
         except DomainError:
             self._facts.add(plan.instance.instance_id, write_refused=1)
             raise

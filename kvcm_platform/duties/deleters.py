@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from kvcm_platform.core.deletion import UNKNOWN_STORAGE, Deleter, PendingObject
 from kvcm_platform.duties.session import IndexSession
-from kvcm_platform.index.pending import RedisSlotLedger
+from kvcm_platform.index.pending import RedisRangeLedger, RedisSlotLedger
 from kvcm_platform.storage.backend import DataStorageBackend, FreedObject, Ledgers
 from kvcm_platform.storage.registry import backend_for
 
@@ -67,7 +67,9 @@ class Deleters:
         if not storage.is_available:
             return f"{storage.name}: {storage.unavailable_reason or 'unavailable'}"
         if number not in self._backends:
-            backend = backend_for(storage, Ledgers(RedisSlotLedger(self._session.index.connection, number)))
+            index = self._session.index
+            slots, ranges = RedisSlotLedger(index.connection, number), RedisRangeLedger(index, number)
+            backend = backend_for(storage, Ledgers(slots, ranges))
             if backend is None:
                 return None
             self._backends[number] = backend

@@ -21,9 +21,9 @@ from kvcm_platform.duties.clearing import Clearing
 from kvcm_platform.duties.deleters import Deleters
 from kvcm_platform.duties.session import IndexSession
 from kvcm_platform.duties.verify import Verification
-from kvcm_platform.index import keyspace, leaving, sweeps, tickets, trims
+from kvcm_platform.index import keyspace, leaving, pools, sweeps, tickets, trims
 from kvcm_platform.index.connection import Fenced
-from kvcm_platform.index.pending import RedisPending
+from kvcm_platform.index.pending import QUARANTINE_MS, RedisPending
 from kvcm_platform.index.shards import shards_of
 
 log = structlog.get_logger(__name__)
@@ -48,6 +48,7 @@ class DutiesReport:
     sessions: int = 0
     trimmed: int = 0
     reservations: int = 0
+    leases: int = 0
     pushes: int = 0
     cleared: int = 0
     cleared_locations: int = 0
@@ -59,12 +60,15 @@ class DutiesReport:
 class DutyRun:
     """One round of everything that is due, and deletions until none is or the time is up."""
 
-    def __init__(self, session: IndexSession, seconds: float, owner: str, batch: int) -> None:
+    def __init__(
+        self, session: IndexSession, seconds: float, owner: str, batch: int, quarantine_ms: int
+    ) -> None:
         self._session = session
         self._index = session.index
         self._deadline = time.monotonic() + seconds
         self._owner = owner
         self._batch = batch
+        self._quarantine_ms = quarantine_ms
         self._swept_at = 0.0
         self.report = DutiesReport()
 
@@ -127,7 +131,7 @@ class DutyRun:
             return 0
 
     async def _sweep(self) -> None:
-        """Sessions and reservations, at most once a SWEEP_SECONDS; renews the lease."""
+        """Sessions, reservations and memory of pools, at most once a SWEEP_SECONDS; renews the lease."""
         if time.monotonic() - self._swept_at < SWEEP_SECONDS:
             return
         await self._keep_lease()
@@ -135,8 +139,22 @@ class DutyRun:
             await self._each(entry, self._sweep_sessions)
         for number in self._session.group_numbers:
             self.report.reservations += await sweeps.sweep_reservations(self._index, number)
+        await self._sweep_pools()
         await self._index.pusher.flush()
         self._swept_at = time.monotonic()
+
+    async def _sweep_pools(self) -> None:
+        storages = self._session.registry.storages.values()
+        await pools.drop_lost(self._index, [number for one in storages for number in one.lost_numbers])
+        for number in [segment.number for one in storages for segment in one.segments]:
+            try:
+                self.report.leases += await pools.sweep_leases(self._index, number, sweeps.BATCH)
+            except Fenced:
+                raise
+            except Exception:
+                log.exception("leases of memory could not be swept", segment=number)
+                self.report.failures += 1
+        await self._index.pools.flush()
 
     async def _keep_lease(self) -> None:
         """Raises Fenced when the lease ran out."""
@@ -172,7 +190,8 @@ class DutyRun:
         async def delete(entry: InstanceEntry) -> int:
             taken = [
                 await delete_due(
-                    RedisPending(self._index, shard), deleters.of, self._batch, self.report.deletions
+                    RedisPending(self._index, shard, self._quarantine_ms),
+                    *(deleters.of, self._batch, self.report.deletions),
                 )
                 for shard in shards_of(entry)
             ]
@@ -193,10 +212,18 @@ class DutyRun:
 
 
 async def duties_run(
-    session: IndexSession, *, seconds: float = RUN_SECONDS, owner: str = "", batch: int = DELETE_BATCH
+    session: IndexSession,
+    *,
+    seconds: float = RUN_SECONDS,
+    owner: str = "",
+    batch: int = DELETE_BATCH,
+    quarantine_ms: int = QUARANTINE_MS,
 ) -> DutiesReport:
-    """`batch`: deletions of a shard that are carried out together, behind one wait for their marks."""
-    return await DutyRun(session, seconds, owner, batch).run()
+    """`batch`: deletions of a shard that are carried out together, behind one wait for their marks.
+
+    `quarantine_ms`: how long the places of failed writes are kept from others.
+    """
+    return await DutyRun(session, seconds, owner, batch, quarantine_ms).run()
 
 
 @asynccontextmanager

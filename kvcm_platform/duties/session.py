@@ -72,6 +72,7 @@ async def index_session(redis_url: str) -> AsyncIterator[IndexSession]:
         )
         yield IndexSession(index, mirror.current, still_here, away, cut_off)
         await index.pusher.flush()
+        await index.pools.flush()
     finally:
         await connection.close()
 

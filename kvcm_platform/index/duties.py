@@ -20,8 +20,8 @@ CLEARING_MS = 3000
 
 
 def anything_due(client: redis.Redis, known: Registry) -> bool:
-    """True when a session expired, a deletion is due, a reservation is stale, a trim is unfinished, or
-    storages are to be looked at.
+    """True when a session expired, a deletion is due, a reservation or a lease of memory is stale, a trim
+    is unfinished, or storages are to be looked at.
     """
     gone = leaving.decode(client.hgetall(keyspace.LEAVING))
     instances = [*known.instances.values(), *gone]
@@ -38,6 +38,9 @@ def anything_due(client: redis.Redis, known: Registry) -> bool:
     for number in groups:
         deadlines = keyspace.group_reservation_deadlines(keyspace.group(number))
         pipeline.zrangebyscore(deadlines, "-inf", now - RESERVATION_MARGIN_MS, 0, 1)
+    for segment in (one for storage in known.storages.values() for one in storage.segments):
+        leases = keyspace.pool_lease_deadlines(keyspace.storage(segment.number))
+        pipeline.zrangebyscore(leases, "-inf", now - RESERVATION_MARGIN_MS, 0, 1)
     pipeline.hlen(keyspace.TRIMS)
     pipeline.hexists(keyspace.GENERATION, "doubt")
     pipeline.hgetall(keyspace.STORAGE_CHECKS)

@@ -1,4 +1,4 @@
-"""Pending deletions and slot notes in Redis (core.deletion.PendingList, storage.backend.SlotLedger)."""
+"""Pending deletions (core.deletion.PendingList) and notes of backends (storage.backend.Ledgers) in Redis."""
 
 from __future__ import annotations
 
@@ -10,14 +10,15 @@ from redis.exceptions import RedisError
 
 from kvcm_platform.core.deletion import PendingDeletion, PendingObject
 from kvcm_platform.core.uris import parse_uri
+from kvcm_platform.core.writes import MAX_WRITE_TIMEOUT
 
-from . import codec, keyspace
+from . import codec, keyspace, pools
 from .connection import Connection, IndexUnavailable
 from .redis_index import RedisIndex
 from .shards import ShardRef
 
-SECOND_PASS_MS = 3600 * 1000
-"""Failed writes are freed once more after the longest write timeout: a late writer may still come."""
+QUARANTINE_MS = MAX_WRITE_TIMEOUT * 1000
+"""Failed writes are freed once more after so long, at least: a late writer may still come."""
 DURABLE_MS = 3000
 CHUNK = 128
 UNREADABLE_MS = 600_000
@@ -53,9 +54,11 @@ def decode(member: bytes, value: bytes) -> PendingDeletion:
 
 
 class RedisPending:
-    def __init__(self, index: RedisIndex, shard: ShardRef) -> None:
+    def __init__(self, index: RedisIndex, shard: ShardRef, quarantine_ms: int = QUARANTINE_MS) -> None:
+        """`quarantine_ms`: how long after its first freeing the place of a failed write is freed again."""
         self._index = index
         self._shard = shard
+        self._quarantine_ms = quarantine_ms
 
     async def due(self, limit: int) -> list[PendingDeletion]:
         reply = await self._index.connection.call("FCALL", "kvcm_due", 1, self._shard.base, limit)
@@ -96,7 +99,7 @@ class RedisPending:
     async def done(self, handles: Sequence[bytes]) -> None:
         for at in range(0, len(handles), CHUNK):
             await self._index.function(
-                "kvcm_deleted", self._shard.base, SECOND_PASS_MS, *handles[at : at + CHUNK]
+                "kvcm_deleted", self._shard.base, self._quarantine_ms, *handles[at : at + CHUNK]
             )
         self._index.pusher.mark(self._shard)
 
@@ -131,3 +134,14 @@ class RedisSlotLedger:
     async def forget(self, files: Sequence[str]) -> None:
         for at in range(0, len(files), CHUNK):
             await self._connection.call("FCALL", "kvcm_slots_forget", 1, self._base, *files[at : at + CHUNK])
+
+
+class RedisRangeLedger:
+    """Taken ranges of one memory segment."""
+
+    def __init__(self, index: RedisIndex, number: int) -> None:
+        self._index = index
+        self._number = number
+
+    async def give_back(self, range_ids: Sequence[int]) -> None:
+        await pools.give_back(self._index, self._number, range_ids)

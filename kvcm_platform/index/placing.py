@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 import msgpack
 
 from kvcm_platform.core import uris
+from kvcm_platform.core.places import PoolPlaces, RangeRun
 from kvcm_platform.core.ports import Shape, WritePlan
 from kvcm_platform.core.registry import InstanceEntry, LocationSpecInfo, StorageEntry
 from kvcm_platform.core.types import LOCATION_WIRE_TYPE, LocationStatus
@@ -27,25 +29,76 @@ def build_entries(plan: WritePlan, storage: StorageEntry, now_ms: int, shard: in
     A function of the plan and the storage's configuration alone (but for the time), so that a
     sweeper can rebuild what a crashed Start had named.
     """
-    if not plan.shape_of:
-        return _entries_of_shape(plan, storage, plan.shapes[0], range(len(plan.keys)), now_ms, shard)
-    by_shape: dict[int, list[int]] = {}
-    for index, number in enumerate(plan.shape_of):
-        by_shape.setdefault(number, []).append(index)
+    ranges = ranges_of(plan, shard)
+    groups = by_shape(plan)
+    if len(groups) == 1:
+        (only,) = groups
+        return _entries_of_shape(plan, storage, only, ranges, now_ms, shard)
     entries: list[bytes] = [b""] * len(plan.keys)
-    for number, indexes in by_shape.items():
-        made = _entries_of_shape(plan, storage, plan.shapes[number], indexes, now_ms, shard)
-        for index, entry in zip(indexes, made, strict=True):
+    for group in groups:
+        made = _entries_of_shape(plan, storage, group, ranges, now_ms, shard)
+        for index, entry in zip(group.indexes, made, strict=True):
             entries[index] = entry
     return entries
 
 
+@dataclass(frozen=True, slots=True)
+class ShapeGroup:
+    """The blocks of a plan that have one shape, by their indexes."""
+
+    shape: Shape
+    indexes: Sequence[int]
+
+
+def by_shape(plan: WritePlan) -> list[ShapeGroup]:
+    """In the order in which they are placed: that of their first blocks."""
+    if not plan.shape_of:
+        return [ShapeGroup(plan.shapes[0], range(len(plan.keys)))]
+    groups: dict[int, list[int]] = {}
+    for index, number in enumerate(plan.shape_of):
+        groups.setdefault(number, []).append(index)
+    return [ShapeGroup(plan.shapes[number], indexes) for number, indexes in groups.items()]
+
+
+def ranges_of(plan: WritePlan, shard: int) -> Iterator[tuple[int, int]]:
+    """(id, offset) of the plan's memory in one shard, in the order of placing; none on other storages."""
+    runs = plan.places.runs[shard] if plan.places else ()
+    return (one for run in runs for one in run.ranges())
+
+
+def _columns(
+    plan: WritePlan,
+    storage: StorageEntry,
+    group: ShapeGroup,
+    keys: Sequence[int],
+    ranges: Iterator[tuple[int, int]],
+) -> list[list[str]]:
+    specs, instance_id = group.shape.specs, plan.instance.instance_id
+    if plan.places is None:
+        named = plan.object_names
+        names = [named[index] for index in group.indexes] if named else uris.key_names(keys)
+        return uris.build_uris(storage, instance_id, specs, names, plan.location_id)
+    object_keys = [[""] * len(keys)] * len(specs)
+    if plan.object_names:
+        # A range says nothing of what it holds; a value must be told from another key's.
+        object_keys = [
+            [f"{instance_id}/{spec.name}/{plan.object_names[i]}.{plan.location_id}" for i in group.indexes]
+            for spec in specs
+        ]
+    return uris.pool_uris(storage, plan.places.node_id, ranges, specs, object_keys)
+
+
 def _entries_of_shape(
-    plan: WritePlan, storage: StorageEntry, shape: Shape, indexes: Sequence[int], now_ms: int, shard: int
+    plan: WritePlan,
+    storage: StorageEntry,
+    group: ShapeGroup,
+    ranges: Iterator[tuple[int, int]],
+    now_ms: int,
+    shard: int,
 ) -> list[bytes]:
+    shape, indexes = group.shape, group.indexes
     keys = plan.keys if len(indexes) == len(plan.keys) else [plan.keys[index] for index in indexes]
-    names = [plan.object_names[index] for index in indexes] if plan.object_names else uris.key_names(keys)
-    columns = uris.build_uris(storage, plan.instance.instance_id, shape.specs, names, plan.location_id)
+    columns = _columns(plan, storage, group, keys, ranges)
     tail = struct.pack(">HH", len(keys) - 1, uris.slots_per_file(storage))
     wires = _Frames(storage, shape.specs, tail).wires(columns)
     head = codec.entry_head(LocationStatus.WRITING, shape, codec.storage_ref(storage), plan.location_id)
@@ -60,34 +113,46 @@ def _entries_of_shape(
     ]
 
 
-def pack_placement(plan: WritePlan) -> bytes:
+def pack_placement(plan: WritePlan, shard: int = 0) -> bytes:
     """What a session remembers of how its blocks were placed, beside their keys; empty in the plain case."""
     first = plan.shapes[0]
     is_plain = not plan.shape_of and first == Shape(0, plan.instance.location_spec_infos)
-    if is_plain and not plan.object_names:
+    if is_plain and not plan.object_names and plan.places is None:
         return b""
     shapes = [
         (shape.target, shape.is_partial, [(spec.name, spec.size) for spec in shape.specs])
         for shape in plan.shapes
     ]
-    return bytes(msgpack.packb((shapes, list(plan.shape_of), list(plan.object_names))))
+    places = None
+    if plan.places is not None:
+        runs = [(run.first_id, run.offset, run.slot_bytes, run.count) for run in plan.places.runs[shard]]
+        places = (plan.places.number, plan.places.node_id, runs)
+    return bytes(msgpack.packb((shapes, list(plan.shape_of), list(plan.object_names), places)))
 
 
-def unpack_placement(
-    packed: bytes, instance: InstanceEntry
-) -> tuple[tuple[Shape, ...], Sequence[int], Sequence[str]]:
-    """The plan's `shapes`, `shape_of` and `object_names`."""
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """What `pack_placement` packed, of a WritePlan's members."""
+
+    shapes: tuple[Shape, ...]
+    shape_of: Sequence[int] = ()
+    object_names: Sequence[str] = ()
+    places: PoolPlaces | None = None
+
+
+def unpack_placement(packed: bytes, instance: InstanceEntry, shard: int = 0) -> Placement:
     if not packed:
-        return (Shape(0, instance.location_spec_infos),), (), ()
-    shapes, shape_of, object_names = msgpack.unpackb(packed)
-    return (
-        tuple(
-            Shape(target, tuple(LocationSpecInfo(name, size) for name, size in specs), is_partial)
-            for target, is_partial, specs in shapes
-        ),
-        shape_of,
-        object_names,
+        return Placement((Shape(0, instance.location_spec_infos),))
+    packed_shapes, shape_of, names, *rest = msgpack.unpackb(packed)
+    shapes = tuple(
+        Shape(target, tuple(LocationSpecInfo(name, size) for name, size in specs), is_partial)
+        for target, is_partial, specs in packed_shapes
     )
+    places = None
+    if rest and rest[0] is not None:  # a session of an older version has no such member
+        number, node_id, runs = rest[0]
+        places = PoolPlaces(number, node_id, {shard: [RangeRun(*run) for run in runs]})
+    return Placement(shapes, shape_of, names, places)
 
 
 def object_names(header: codec.SessionHeader, keys: Sequence[int]) -> Sequence[str]:
@@ -161,7 +226,7 @@ def never_inserted(plan: WritePlan, entries: Sequence[bytes], start: int) -> lis
     return pairs
 
 
-def session_header(plan: WritePlan, storage: StorageEntry | None, now_ms: int) -> bytes:
+def session_header(plan: WritePlan, storage: StorageEntry | None, now_ms: int, shard: int = 0) -> bytes:
     return codec.SessionHeader(
         state=codec.SESSION_OPEN,
         insert_by_ms=plan.insert_by_ms,
@@ -172,5 +237,5 @@ def session_header(plan: WritePlan, storage: StorageEntry | None, now_ms: int) -
         location_id=plan.location_id,
         storage_ref=0 if storage is None else codec.storage_ref(storage),
         per_file=1 if storage is None else uris.slots_per_file(storage),
-        placement=pack_placement(plan),
+        placement=pack_placement(plan, shard),
     ).pack()

@@ -10,6 +10,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 from kvcm_platform.core.errors import Code, DomainError, invalid
 from kvcm_platform.core.masks import Mask
 from kvcm_platform.core.placement import Serving
+from kvcm_platform.core.places import NoRoom, PoolPlaces
 from kvcm_platform.core.ports import (
     Prefix,
     Record,
@@ -20,14 +21,15 @@ from kvcm_platform.core.ports import (
 )
 from kvcm_platform.core.queries import match_reads
 from kvcm_platform.core.registry import InstanceEntry, StorageEntry
-from kvcm_platform.core.types import WIRE_STORAGE_TYPE
+from kvcm_platform.core.types import WIRE_STORAGE_TYPE, StorageType
 from kvcm_platform.core.writes import SESSION_GONE
 
 from . import codec, keyspace, records, tickets, trims
 from .connection import READ_SECONDS, Connection, IndexUnavailable, StaleGeneration
 from .life import Life
+from .pools import Pools
 from .recency import RecencyBuffer
-from .sessions import CHUNK, Sessions
+from .sessions import CHUNK, Sessions, release
 from .shards import ShardRef, by_shard, shards_of
 from .trims import Span
 from .usage import UsagePusher
@@ -65,6 +67,7 @@ class RedisIndex:
         self.pusher = UsagePusher(connection)
         self.recency = RecencyBuffer(self)
         self.sessions = Sessions(self)
+        self.pools = Pools(self)
         self._woke_at: dict[str, float] = {}
         self.touch = self.recency.touch
         self.on_removal: Callable[[InstanceEntry], None] = lambda instance: None
@@ -211,6 +214,22 @@ class RedisIndex:
                 )
         raise DomainError(Code.NOT_READY, f"group {plan.group.name}: its limits are not published yet")
 
+    @guarded
+    async def allocate(
+        self, plan: WritePlan, storage: StorageEntry
+    ) -> tuple[StorageEntry, PoolPlaces] | None:
+        if storage.type is not StorageType.TAIR_MEMPOOL:
+            return None
+        try:
+            return await self.pools.allocate(plan, storage)
+        except NoRoom:
+            await self._wake(plan.group.name, "refused")
+            raise
+
+    @guarded
+    async def release(self, plan: WritePlan) -> None:
+        await release(self, plan, shards_of(plan.instance))
+
     async def _wake(self, group: str, reason: str) -> None:
         """Tells control that a group needs room, at most once a WAKE_SECONDS."""
         now = time.monotonic()
@@ -228,10 +247,13 @@ class RedisIndex:
         self, plan: WritePlan, storage: StorageEntry | None, serving: Serving, limits: WriteLimits
     ) -> tuple[list[bytes], set[int]]:
         if plan.instance.shards > 1:
-            return await tickets.write(self, plan, storage, serving, limits)
-        touched = records.runs(plan.existing, 0)
-        (shard,) = shards_of(plan.instance)
-        return await self.sessions.open(plan, shard, storage, serving, limits, touched)
+            written = await tickets.write(self, plan, storage, serving, limits)
+        else:
+            touched = records.runs(plan.existing, 0)
+            (shard,) = shards_of(plan.instance)
+            written = await self.sessions.open(plan, shard, storage, serving, limits, touched)
+        self.pools.settled(plan)
+        return written
 
     @guarded
     async def session_names(self, instance: InstanceEntry, session_id: str) -> list[str]:

@@ -49,7 +49,7 @@ class Sessions:
         touches = b"".join(run + min(depth, 0xFFFF).to_bytes(2) for run, depth in touched.items())
         packed = codec.pack_keys(plan.keys)
         packed_depths = codec.pack_depths(plan.depths)
-        header = placing.session_header(plan, storage, now)
+        header = placing.session_header(plan, storage, now, shard.shard)
         served = b"".join(number.to_bytes(2) for number in sorted(serving.numbers))
         max_keys = limits.max_key_count + len(plan.replaced)  # these are keys already
         lost: set[int] = set()
@@ -77,6 +77,8 @@ class Sessions:
         if inserted:
             pairs = placing.never_inserted(plan, entries, inserted)
             await self.fail(shard, plan.session_id, inserted, pairs, is_forced=True)
+        else:
+            await self._index.pools.give_up(plan, [shard])
         await release(self._index, plan, [shard])
 
     async def fail(

@@ -96,12 +96,14 @@ def _never_inserted(
     instance = swept.instance
     if header.inserted >= header.count or not instance.location_spec_infos:
         return []
-    storage = next((s for s in storages if codec.storage_ref(s) == header.storage_ref), None)
+    number = header.storage_ref & 0xFFFF
+    storage = next((one for one in storages if number in one.numbers), None)
     if storage is None:
         return []
     # The session remembers how many slots a file had; the storage's settings may have changed since.
-    storage = replace(storage, spec={**storage.spec, "key_count_per_file": header.per_file})
-    shapes, shape_of, object_names = placing.unpack_placement(header.placement, instance)
+    spec = {**storage.spec, "key_count_per_file": header.per_file}
+    storage = replace(storage, number=number, spec=spec)
+    placed = placing.unpack_placement(header.placement, instance, swept.shard.shard)
     plan = WritePlan(
         instance=instance,
         group=GroupEntry(instance.group, instance.group_number, (), Quota(0)),
@@ -109,9 +111,10 @@ def _never_inserted(
         location_id=header.location_id,
         keys=codec.unpack_keys(keys),
         depths=(),
-        shapes=shapes,
-        shape_of=shape_of,
-        object_names=object_names,
+        shapes=placed.shapes,
+        shape_of=placed.shape_of,
+        object_names=placed.object_names,
+        places=placed.places,
         insert_by_ms=header.insert_by_ms,
         deadline_ms=header.deadline_ms,
     )

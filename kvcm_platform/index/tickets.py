@@ -115,6 +115,7 @@ async def _open(
             reply = b"KEYS"
             await _abandon(index, plan, ())
     if reply != b"OK":
+        await index.pools.give_up(plan, [shards[n] for n in used])
         await release(index, plan, [shards[n] for n in used])
         raise refusal(reply, plan, limits)
 

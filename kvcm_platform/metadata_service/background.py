@@ -71,6 +71,7 @@ class Background:
         """Runs all loops until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(every(PUSH_SECONDS, "usage", self._index.pusher.flush))
+            tasks.create_task(every(PUSH_SECONDS, "leases", self._index.pools.flush))
             tasks.create_task(every(STREAM_SECONDS, "stream", self._search_cache.refresh_active))
             tasks.create_task(every(FACTS_SECONDS, "facts", self._flush_facts))
             tasks.create_task(every(RECENCY_SECONDS, "recency", self._index.recency.flush))
@@ -85,7 +86,10 @@ class Background:
         An outage that hinders one of these leaves the others done. Raises redis.RedisError.
         """
         await each_to_its_end(
-            [self._index.pusher.flush(), self._flush_facts(), self._index.recency.flush(), self._sign_off()]
+            [
+                *(self._index.pusher.flush(), self._index.pools.flush(), self._index.recency.flush()),
+                *(self._flush_facts(), self._sign_off()),
+            ]
         )
 
     async def _sign_off(self) -> None:

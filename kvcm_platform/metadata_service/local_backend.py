@@ -47,6 +47,7 @@ class LocalBackend:
         self._store = self._memory or RocksStore(env.rocksdb_folder)
         self._batch = run.DELETE_BATCH if self._memory is None else DELETE_BATCH
         self._mirror = mirror
+        self._quarantine_ms = env["KVCM_REUSE_QUARANTINE_S"] * 1000
         self.index = LocalIndex(LocalConnection(LocalServer(self._store), redis), mirror, env.node_id)
         self._gone: list[InstanceEntry] = []
 
@@ -88,7 +89,7 @@ class LocalBackend:
         numbers = {entry.number for entry in residents} - {entry.number for entry in self._gone}
         away = frozenset(e.number for e in registry.instances.values() if e.number not in numbers)
         session = IndexSession(self.index, registry, tuple(self._gone), away)
-        await duties_run(session, batch=self._batch)
+        await duties_run(session, batch=self._batch, quarantine_ms=self._quarantine_ms)
         for entry in self._gone:
             if residents.is_over(entry):
                 await residents.forget(entry)

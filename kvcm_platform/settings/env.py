@@ -18,6 +18,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from kvcm_platform.core.writes import MAX_WRITE_TIMEOUT
 from kvcm_platform.index import address
 
 
@@ -128,6 +129,13 @@ KNOBS: tuple[Knob, ...] = (
         "hash tags that the blocks of a new instance are spread over, for servers of a Cluster to share",
     ),
     Knob("KVCM_WRITE_TIMEOUT_S", _integer(1, 3600), "30", "write timeout where a client sends none"),
+    Knob(
+        "KVCM_REUSE_QUARANTINE_S",
+        _integer(MAX_WRITE_TIMEOUT, 30 * 86400),
+        str(MAX_WRITE_TIMEOUT),
+        "how long memory of a pool is kept from others after a write to it failed, since a late writer may"
+        " still come; the longest write timeout at least",
+    ),
     Knob(
         "KVCM_KV_VALUE_BYTES",
         _integer(1, 1 << 40),

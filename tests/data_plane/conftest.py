@@ -19,7 +19,7 @@ SPREAD_MODULES = {
 SPREAD_ONLY_MODULES = {"test_same_when_spread"}
 LOCAL_MODULES = SPREAD_MODULES | {
     *("test_crashes", "test_locations", "test_fairness"),
-    *("test_values", "test_value_programs", "test_at_once", "test_registration"),
+    *("test_pool_allocator", "test_values", "test_value_programs", "test_at_once", "test_registration"),
 }
 """What holds for the index in Redis holds for one in this process, but for tests marked `redis_only`."""
 

@@ -16,6 +16,7 @@ from kvcm_platform.index import keyspace, registry
 from kvcm_platform.index.redis_index import RedisIndex, guarded
 
 from .connection import LocalConnection
+from .home_pools import HomePools
 from .residents import Residents
 
 
@@ -26,6 +27,7 @@ class LocalIndex(RedisIndex):
         super().__init__(connection)
         self.server = connection.server
         self.residents = Residents(connection, node_id)
+        self.pools = HomePools(self, connection.remote, node_id)
         self._registry = source
         self._limits_of: Registry | None = None
 
