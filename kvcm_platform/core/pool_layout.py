@@ -25,7 +25,7 @@ import struct
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 if TYPE_CHECKING:
     from .uris import DataUri
@@ -96,7 +96,11 @@ def slot_bytes(payload_bytes: int) -> int:
 
 SUPERBLOCK = struct.Struct("<8sIIQQQ64s")
 """Magic, version, bytes of a slab, segment id, slabs, created (µs since 1970), node id (NUL-padded)."""
+OWNER = struct.Struct("<H254s")
+"""Who claimed the segment: bytes of the name, and the name. The length is written last; 0 = nobody."""
+OWNER_AT = 256
 SUPERBLOCK_BYTES = 4096
+"""Superblock and owner, and the room after them."""
 
 SLAB_ENTRY_BYTES = 32
 SLAB_WORDS = SLAB_ENTRY_BYTES // 8
@@ -136,11 +140,21 @@ def carving_word(kind: SlotClass, first_slab: int) -> int:
     return kind.slot_bytes >> 10 << 32 | first_slab
 
 
+def uncarved(word: int) -> tuple[int, int]:
+    """Bytes of a slot and the first slab of the run."""
+    return word >> 32 << 10, word & 0xFFFFFFFF
+
+
 @dataclass(frozen=True, slots=True)
 class SegmentLayout:
     """Where things lie in the file of a segment with this many slabs."""
 
     slabs: int
+
+    @classmethod
+    def of_size(cls, size_bytes: int) -> Self:
+        """Whole slabs only."""
+        return cls(size_bytes // SLAB_BYTES)
 
     @property
     def size_bytes(self) -> int:
@@ -168,6 +182,43 @@ class SegmentLayout:
     def header_index(offset: int) -> int:
         """Place in the header table of the slot that begins at `offset`."""
         return offset // MIN_SLOT_BYTES
+
+    def place(self, offset: int, payload_bytes: int) -> Place:
+        """The slot for a payload of this size that begins at `offset`. Raises BadPlace."""
+        try:
+            kind = slot_class(payload_bytes)
+        except ValueError as error:
+            raise BadPlace("size", str(error)) from error
+        first = kind.first_slab(offset)
+        if first is None:
+            raise BadPlace("offset", f"no slot for {payload_bytes} bytes begins at {offset}")
+        if first + kind.slabs > self.slabs:
+            raise BadPlace("offset", f"{offset} is beyond the segment's {self.size_bytes} bytes")
+        return Place(offset, payload_bytes, kind, first, self.header_index(offset))
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A slot of a segment. `header` is its place in the header table."""
+
+    offset: int
+    size: int
+    kind: SlotClass
+    first_slab: int
+    header: int
+
+    @property
+    def slabs(self) -> range:
+        """The slabs of its run."""
+        return range(self.first_slab, self.first_slab + self.kind.slabs)
+
+
+class BadPlace(ValueError):
+    """No slot of the segment can be meant; `field` is what is wrong."""
+
+    def __init__(self, field: str, reason: str) -> None:
+        super().__init__(reason)
+        self.field = field
 
 
 def _round_up(value: int, step: int) -> int:
@@ -200,5 +251,5 @@ def pool_range(uri: DataUri) -> PoolRange:
         raise ValueError("offset and range_id of the URI must be numbers") from error
     if offset < 0 or not 0 < range_id <= MAX_RANGE_ID:
         raise ValueError("offset or range_id of the URI is out of range")
-    slot_class(uri.size)
+    slot_class(uri.size)  # the size has a class
     return PoolRange(node_id, offset, uri.size, range_id)

@@ -196,6 +196,13 @@ KNOBS: tuple[Knob, ...] = (
         "host name + random, kept in the data dir",
     ),
     Knob("KVCM_LEADER_LEASE_MS", _integer(1000, 600_000), "10000", "lease of the background duties"),
+    Knob(
+        "KVCM_POOL_TOKEN",
+        str,
+        "",
+        "what agents of memory pools ask of their callers; for agents, the platform and engines alike",
+        "none; required of agents beyond loopback",
+    ),
     Knob("KVCM_LOG_LEVEL", _choice("DEBUG", "INFO", "WARNING", "ERROR"), "INFO", "log level at start"),
 )
 

@@ -26,6 +26,7 @@ def top_level_modules_of(statement: str) -> set[str]:
         "import kvcm_platform",
         "import kvcm_platform.metadata_service.__main__, kvcm_platform.metadata_service.process",
         "import kvcm_platform.client.__main__, kvcm_platform.client.cli",
+        "import kvcm_platform.mempool_agent.__main__, kvcm_platform.mempool_agent.process",
         "import kvcm_platform.supervisor.__main__",
     ],
 )
