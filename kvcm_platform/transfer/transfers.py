@@ -12,7 +12,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
@@ -22,6 +22,9 @@ from kvcm_platform.core.types import URI_SCHEME, StorageType
 
 from .block import BlockTransfer, TransferError
 from .files import FileTransfer
+from .pool import PoolTransfer
+from .pool_discovery import PoolSpec
+from .pool_token import pool_token
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -35,12 +38,15 @@ RELOAD_SECONDS = 5.0
 @dataclass(frozen=True, slots=True)
 class TransferOptions:
     """`root`: see FileTransfer. `threads`: calls at the same time on one storage. `call_seconds`:
-    time limit of one call on a storage.
+    time limit of one call on a storage. `pool_token`: what agents of memory pools ask for. `is_remote`:
+    reach memory pools over the network even on their own host.
     """
 
     root: Path | None = None
     threads: int = 4
     call_seconds: float = 10.0
+    pool_token: str = field(default_factory=pool_token, repr=False)
+    is_remote: bool = False
 
 
 Maker = Callable[[StorageDescription, TransferOptions], BlockTransfer]
@@ -51,10 +57,21 @@ def _files(storage: StorageDescription, options: TransferOptions) -> BlockTransf
     return FileTransfer(root=options.root, threads=options.threads, call_seconds=options.call_seconds)
 
 
+def _pool(storage: StorageDescription, options: TransferOptions) -> BlockTransfer:
+    return PoolTransfer(
+        PoolSpec.of(storage.spec),
+        token=options.pool_token,
+        threads=options.threads,
+        call_seconds=options.call_seconds,
+        is_remote=options.is_remote,
+    )
+
+
 MAKERS: dict[StorageType, Maker] = {
     StorageType.NFS: _files,
     StorageType.HF3FS: _files,
     StorageType.VCNS_HF3FS: _files,
+    StorageType.TAIR_MEMPOOL: _pool,
 }
 _TYPE_BY_SCHEME = {scheme: kind for kind, scheme in URI_SCHEME.items()}
 
