@@ -74,6 +74,8 @@ class RedisIndex:
         """Called after this process removed blocks of an instance."""
         self.fence = 0
         """Number of the background duty whose work this is; 0 = none."""
+        self.duty = ""
+        """Name of that duty where it has a lease of its own."""
         self.touch_keys = self.recency.touch_keys
 
     def now_ms(self) -> int:
@@ -92,6 +94,8 @@ class RedisIndex:
         for _ in range(2):
             generation = self.connection.generation_of(base)
             caller = f"{generation}:{self.fence}" if self.fence else generation
+            if self.duty:
+                caller = f"{caller}:{self.duty}"
             try:
                 return await self.connection.call("FCALL", name, 1, base, caller, *args)
             except StaleGeneration:
