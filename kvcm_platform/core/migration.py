@@ -112,3 +112,17 @@ def obstacle(source: StorageEntry | None, target: StorageEntry | None, policy_na
     if target is not None and not target.is_writable:
         return f"{target.name}: {target.refusal}"
     return ""
+
+
+def promoting(registry: Registry) -> dict[int, tuple[int, ...]]:
+    """Instances whose uses are counted: number -> numbers of the storages that their blocks come back from."""
+    found: dict[str, tuple[int, ...]] = {}
+    for group in registry.groups.values():
+        policy = group.migration
+        if policy is not None and policy.is_enabled and policy.promote_after_hits:
+            target = registry.storages.get(policy.target)
+            if target is not None:
+                found[group.name] = target.numbers
+    if not found:
+        return {}
+    return {entry.number: found[entry.group] for entry in registry.instances.values() if entry.group in found}

@@ -1,12 +1,17 @@
-"""Refreshes the recency of runs that reads used: collected per run, flushed about once a second."""
+"""Refreshes the recency of runs that reads used: collected per run, flushed about once a second.
+
+For groups whose policy brings blocks back (core/migration.py) it is also counted how often.
+"""
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from kvcm_platform.core.registry import InstanceEntry
+from kvcm_platform.core import migration
+from kvcm_platform.core.registry import InstanceEntry, Registry
 
 from . import codec, keyspace, records
 from .connection import Connection, each_to_its_end
@@ -16,6 +21,7 @@ if TYPE_CHECKING:
     from .redis_index import RedisIndex
 
 _TOUCH = struct.Struct(">10sHI")
+_USES = struct.Struct(">10sI")
 MAX_RUNS = 200_000
 MAX_KEYS = 1_000_000
 CHUNK = 512
@@ -40,7 +46,21 @@ class RecencyBuffer:
         self._keys: list[_KeyTouch] = []
         self._chunks: dict[tuple[int, int], tuple[dict[bytes, int], int, int]] = {}
         self._run_count = self._key_count = 0
+        self._counted: dict[int, bytes] = {}
+        """Instances whose uses are counted -> numbers of the storages where they count, two bytes each."""
+        self._counted_of: Registry | None = None
+        self._uses: dict[int, Counter[bytes]] = {}
+        self._chunk_uses: Counter[tuple[int, int]] = Counter()
         self.dropped = 0
+
+    def count_for(self, registry: Registry) -> None:
+        """From now on uses are counted where a policy of the registry asks for it."""
+        if registry is not self._counted_of:
+            self._counted_of = registry
+            self._counted = {
+                number: b"".join(storage.to_bytes(2) for storage in storages)
+                for number, storages in migration.promoting(registry).items()
+            }
 
     def touch(self, instance: InstanceEntry, found: Sequence[bytes | None], depth: int, tick: int) -> None:
         if self._run_count > MAX_RUNS:
@@ -48,9 +68,12 @@ class RecencyBuffer:
             return
         rows = self._runs.setdefault(instance.number, {})
         before = len(rows)
-        for run, position in records.runs(found, depth).items():
+        touched = records.runs(found, depth)
+        for run, position in touched.items():
             rows[run] = (position, tick)
         self._run_count += len(rows) - before
+        if instance.number in self._counted:
+            self._uses.setdefault(instance.number, Counter()).update(touched.keys())
 
     def touch_runs(self, instance_number: int, runs: dict[bytes, int], depth: int, tick: int) -> None:
         """The runs of a cached chunk whose first block is at `depth`; expanded only when flushed."""
@@ -58,6 +81,8 @@ class RecencyBuffer:
             self.dropped += 1
             return
         self._chunks[instance_number, id(runs)] = (runs, depth, tick)
+        if instance_number in self._counted:
+            self._chunk_uses[instance_number, id(runs)] += 1
 
     def touch_keys(self, instance: InstanceEntry, keys: Sequence[int], depth: int, tick: int) -> None:
         """Blocks whose runs are not known here; looked up only when flushed."""
@@ -71,7 +96,11 @@ class RecencyBuffer:
         """Tells the servers, none of which waits for another; what one does not take is lost."""
         runs, self._runs, self._run_count = self._runs, {}, 0
         chunks, self._chunks = self._chunks, {}
-        for (number, _), (found, depth, at) in chunks.items():
+        uses, self._uses = self._uses, {}
+        chunk_uses, self._chunk_uses = self._chunk_uses, Counter()
+        for (number, name), (found, depth, at) in chunks.items():
+            if times := chunk_uses[number, name]:
+                uses.setdefault(number, Counter()).update(dict.fromkeys(found, times))
             rows = runs.setdefault(number, {})
             for run, position in found.items():
                 if rows.get(run, (0, 0))[1] < at:
@@ -90,6 +119,7 @@ class RecencyBuffer:
                 touched = runs.get(number, {})
                 await self._resolve(by_instance.get(number, ()), touched)
                 await self._send(number, touched)
+                await self._send_uses(number, uses.get(number, {}))
 
         await each_to_its_end([tell(numbers) for numbers in by_server.values()])
 
@@ -103,6 +133,17 @@ class RecencyBuffer:
             base = keyspace.instance(number, shard)
             for start in range(0, len(items), CHUNK):
                 await self._index.function("kvcm_touch", base, b"".join(items[start : start + CHUNK]))
+
+    async def _send_uses(self, number: int, uses: Mapping[bytes, int]) -> None:
+        by_shard: dict[int, list[bytes]] = {}
+        for run, times in uses.items():
+            by_shard.setdefault(of_run(run), []).append(_USES.pack(run, times))
+        storages = self._counted.get(number, b"")
+        for shard, items in by_shard.items():
+            base = keyspace.instance(number, shard)
+            for start in range(0, len(items), CHUNK):
+                blob = b"".join(items[start : start + CHUNK])
+                await self._index.function("kvcm_heat", base, storages, blob)
 
     async def _resolve(self, touches: Sequence[_KeyTouch], touched: _Touched) -> None:
         """Adds the runs of touched keys of one instance; the last touch of a key counts."""

@@ -15,6 +15,7 @@ from kvcm_platform.index.connection import Connection, each_to_its_end
 from kvcm_platform.index.facts import FactsBuffer
 from kvcm_platform.index.permits import RedisPermits
 from kvcm_platform.index.redis_index import RedisIndex
+from kvcm_platform.index.registry_mirror import RegistryMirror
 from kvcm_platform.index.search_cache import SearchCache
 
 from .faults import Faults
@@ -51,6 +52,7 @@ class Background:
         self,
         connection: Connection,
         index: RedisIndex,
+        mirror: RegistryMirror,
         search_cache: SearchCache,
         facts: FactsBuffer,
         permits: RedisPermits,
@@ -60,6 +62,7 @@ class Background:
     ) -> None:
         self._connection = connection
         self._index = index
+        self._mirror = mirror
         self._search_cache = search_cache
         self._facts = facts
         self._permits = permits
@@ -74,7 +77,7 @@ class Background:
             tasks.create_task(every(PUSH_SECONDS, "leases", self._index.pools.flush))
             tasks.create_task(every(STREAM_SECONDS, "stream", self._search_cache.refresh_active))
             tasks.create_task(every(FACTS_SECONDS, "facts", self._flush_facts))
-            tasks.create_task(every(RECENCY_SECONDS, "recency", self._index.recency.flush))
+            tasks.create_task(every(RECENCY_SECONDS, "recency", self._flush_recency))
             tasks.create_task(every(HEARTBEAT_SECONDS, "heartbeat", self._beat))
             tasks.create_task(every(STAND_DOWN_SECONDS, "stand down", self._follow_stand_down))
             if self._faults is not None:
@@ -95,6 +98,10 @@ class Background:
     async def _sign_off(self) -> None:
         field = heartbeat.command("metadata", self._node_id)[2]
         await self._connection.call("HDEL", keyspace.PROCESSES, field)
+
+    async def _flush_recency(self) -> None:
+        self._index.recency.count_for(self._mirror.current)
+        await self._index.recency.flush()
 
     async def _flush_facts(self) -> None:
         await self._connection.pipeline(self._facts.take())

@@ -98,6 +98,7 @@ class Process:
         self.background = Background(
             self.connection,
             self.index,
+            self.mirror,
             self.search_cache,
             self.facts,
             permits,

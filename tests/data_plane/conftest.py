@@ -12,7 +12,15 @@ from tests.support.local_client import local_client
 from tests.support.valkey import ValkeyServer
 
 SPREAD_MODULES = {
-    *("test_queries", "test_writes", "test_removal", "test_races", "test_programs", "test_search_cache"),
+    *(
+        "test_copies",
+        "test_queries",
+        "test_writes",
+        "test_removal",
+        "test_races",
+        "test_programs",
+        "test_search_cache",
+    ),
     "test_clearing",
 }
 """What holds for one shard holds for several; tests that look into its keys are marked `one_shard`."""

@@ -60,7 +60,7 @@ def hot(call: Call, args: Sequence[bytes]) -> list[bytes]:
     weight, epoch = _weight(call.now_ms)
     if call.tx.hget(call.base, b"heat") != epoch:
         return []
-    least = weight * float(args[0])
+    least = weight * (float(args[0]) - 0.5)
     found = [item for item in call.tx.scores(name).items() if item[1] >= least]
     return [run for run, _ in heapq.nlargest(int(args[1]), found, key=lambda item: (item[1], item[0]))]
 

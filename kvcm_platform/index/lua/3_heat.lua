@@ -47,12 +47,13 @@ register('kvcm_heat', function(keys, args)
   return math.min(count, HOT_RUNS)
 end)
 
--- kvcm_hot: runs used at least so often, the hottest first. ARGV: uses, limit. Returns runs.
+-- kvcm_hot: runs used at least so often, the hottest first; what is left of older uses is rounded. ARGV: uses, limit.
+-- Returns runs.
 register('kvcm_hot', function(keys, args)
   local base = keys[1]
   local weight, epoch = weight_now()
   if call('HGET', base, 'heat') ~= epoch then return {} end
-  local least = string.format('%.17g', weight * tonumber(args[1]))
+  local least = string.format('%.17g', weight * (tonumber(args[1]) - 0.5))
   return call('ZREVRANGEBYSCORE', base .. ':h', '+inf', least, 'LIMIT', 0, args[2])
 end, {'no-writes'})
 
