@@ -115,7 +115,7 @@ def obstacle(source: StorageEntry | None, target: StorageEntry | None, policy_na
 
 
 def promoting(registry: Registry) -> dict[int, tuple[int, ...]]:
-    """Instances whose uses are counted: number -> numbers of the storages that their blocks come back from."""
+    """Instances whose uses are counted: number -> storage numbers that their blocks come back from."""
     found: dict[str, tuple[int, ...]] = {}
     for group in registry.groups.values():
         policy = group.migration

@@ -16,6 +16,7 @@ from kvcm_platform.core.errors import Code, DomainError
 from kvcm_platform.core.placement import Serving
 from kvcm_platform.core.ports import Shape, WriteLimits, WritePlan
 from kvcm_platform.core.registry import GroupEntry, InstanceEntry, LocationSpecInfo, StorageEntry
+from kvcm_platform.core.types import LocationStatus
 from kvcm_platform.core.use_cases import random_id
 from kvcm_platform.core.writes import INSERT_SECONDS, SESSION_GONE
 
@@ -182,10 +183,10 @@ def covering(block: HeldBlock, numbers: Iterable[int]) -> StoredLocation | None:
 
 
 def is_on_its_way(block: HeldBlock, numbers: Iterable[int]) -> bool:
-    """Whether somebody writes the block there now, or deletes it."""
+    """Whether somebody writes the block there now."""
     wanted = frozenset(numbers)
     return any(
-        other.storage_number in wanted and other.status != codec.SERVING
+        other.storage_number in wanted and other.status == LocationStatus.WRITING
         for other in codec.locations(block.record)
     )
 
