@@ -88,8 +88,11 @@ async def test_used_blocks_come_back(two: Tiers) -> None:
     await two.use(range(1, 17), 1)
     assert await two.copied() == {"promotion": 0}
     await two.use(range(1, 17), 2)
-    assert await two.copied() == {"promotion": 16}
-    assert await two.read(range(1, 65)) == {"fast": 16, "slow": 48}
+    # Their whole runs come, which several shards cut differently.
+    assert (await two.copied())["promotion"] >= 16
+    found = await two.places(range(1, 65))
+    assert {found[key] for key in range(1, 17)} == {"fast"}
+    assert "slow" in found.values()
     # Their uses count anew.
     await two.round(two.request("b"))
     assert await two.read(range(1, 65)) == {"slow": 64}
