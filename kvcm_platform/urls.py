@@ -12,6 +12,7 @@ api = [
     path("", include("apps.storages.api.urls")),
     path("", include("apps.instances.api.urls")),
     path("", include("apps.live.api.urls")),
+    path("", include("apps.alerts.api.urls")),
     re_path(
         r"^schema/?$",
         SpectacularJSONAPIView.as_view(permission_classes=SCHEMA_PERMISSIONS, schema=None),

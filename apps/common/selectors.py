@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -39,6 +40,11 @@ def registry_version() -> int:
 def is_step_done(name: str) -> bool:
     """Whether a step of the installation was done before."""
     return StepDone.objects.filter(name=name).exists()
+
+
+def steps_done(names: Iterable[str]) -> set[str]:
+    """Those of these steps of the installation that were done before."""
+    return set(StepDone.objects.filter(name__in=list(names)).values_list("name", flat=True))
 
 
 def index_stamps() -> dict[str, int]:

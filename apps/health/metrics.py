@@ -6,10 +6,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 
 import redis
+from django.db import DatabaseError
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from apps.common.figures import declared_figures
 from apps.common.redis_client import index_client
 from apps.live.overview import Picture, overview
 from kvcm_platform.index.heartbeat import Process, processes
@@ -135,4 +137,8 @@ def exposition() -> bytes:
         registry.register(_Admissions(admissions_of_all(client)))
         alive = [process for process in processes(client) if process.role == "metadata"]
         registry.register(_SearchCaches(alive))
+    for collectors in declared_figures():
+        with suppress(redis.RedisError, DatabaseError):
+            for collector in collectors():
+                registry.register(collector)
     return generate_latest(registry)

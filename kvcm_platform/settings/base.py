@@ -34,6 +34,7 @@ INSTALLED_APPS = [
     "apps.storages",
     "apps.instances",
     "apps.control",
+    "apps.alerts",
     # Written by their own maintainers; a checkout without one of them still starts.
     *(
         name

@@ -7,6 +7,7 @@ is generated from `KNOBS`, and a test compares the two.
 from __future__ import annotations
 
 import hashlib
+import ipaddress
 import os
 import re
 import secrets
@@ -51,6 +52,12 @@ def _flag(text: str) -> bool:
     if text.lower() in {"", "0", "false", "no", "off"}:
         return False
     raise ValueError("must be 1 or 0")
+
+
+def _networks(text: str) -> str:
+    for part in filter(None, (part.strip() for part in text.split(","))):
+        ipaddress.ip_network(part)
+    return text
 
 
 def _redis_url(text: str) -> str:
@@ -194,6 +201,12 @@ KNOBS: tuple[Knob, ...] = (
         "",
         "name of this host in the cluster",
         "host name + random, kept in the data dir",
+    ),
+    Knob(
+        "KVCM_WEBHOOK_NETWORKS",
+        _networks,
+        "",
+        "comma-separated CIDRs that are not public and that webhooks of alerts may call all the same",
     ),
     Knob("KVCM_LEADER_LEASE_MS", _integer(1000, 600_000), "10000", "lease of the background duties"),
     Knob(

@@ -32,5 +32,6 @@ SPECTACULAR: dict[str, Any] = {
     "SCHEMA_PATH_PREFIX": r"/api/v1",
     "COMPONENT_SPLIT_REQUEST": True,
     "SORT_OPERATIONS": True,
+    "ENUM_NAME_OVERRIDES": {"SeverityEnum": "apps.alerts.choices.SEVERITIES"},
     "ENUM_GENERATE_CHOICE_DESCRIPTION": False,
 }

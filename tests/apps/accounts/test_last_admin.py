@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from kvcm_platform.supervisor.postgres import EMBEDDED, Postgres
+from kvcm_platform.supervisor.postgres import EMBEDDED
+from tests.support.postgres import running_postgres
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -55,19 +54,9 @@ print(User.objects.count())
 
 @pytest.fixture
 def data_dir() -> Iterator[Path]:
-    """A data directory with a running PostgreSQL; its user may enter, which it may not below tmp_path."""
-    with tempfile.TemporaryDirectory(prefix="kvcm-") as name:
-        postgres = Postgres(Path(name))
-        spec = postgres.prepare()
-        environ = {**os.environ, **spec.environment}
-        as_user = {"user": spec.user, "group": spec.group, "extra_groups": []} if spec.user else {}
-        server = subprocess.Popen(spec.command, env=environ, stderr=subprocess.DEVNULL, **as_user)
-        try:
-            asyncio.run(postgres.wait_until_answers())
-            yield Path(name)
-        finally:
-            server.send_signal(spec.stop_signal)
-            server.wait(20)
+    """A data directory with a running PostgreSQL."""
+    with running_postgres() as folder:
+        yield folder
 
 
 def test_one_of_two_admins_stays(data_dir: Path) -> None:
