@@ -19,6 +19,8 @@ OFFENCES = {
     "kvcm_platform/index/offence.py": "import kvcm_platform.client.errors\n",
     # 3c.
     "kvcm_platform/client/offence.py": "import kvcm_platform.index.keyspace\n",
+    # 3d.
+    "kvcm_platform/mempool_agent/offence.py": "import kvcm_platform.client.errors\n",
     # 4.
     "kvcm_platform/storage/offence.py": "import kvcm_platform.pb.meta_service_pb2\n",
     # 5a and 6.
