@@ -20,6 +20,7 @@ from apps.control.life import LifeKeeper
 from apps.control.services.purge import purge
 from apps.control.services.reconcile import reconcile
 from apps.instances.services import instances_note_seen
+from apps.storages.services import departures_settle
 from kvcm_platform.core.registry import Registry
 from kvcm_platform.index import duties as index_duties
 from kvcm_platform.index import heartbeat, keyspace
@@ -89,6 +90,7 @@ class Duties:
             heartbeat.forget_lost(index_client())
             heartbeat.forget_functions(index_client())
             purge(client=blocks_client(), now=timezone.now())
+            departures_settle(client=blocks_client(), now=timezone.now())
 
     def _beat(self) -> None:
         if not self._life.has_judged:

@@ -31,7 +31,7 @@ def storages_full(_: Parameters) -> Iterator[Finding]:
     """Enabled storages that answer and take no new blocks."""
     for storage, groups in _watched():
         if storage.is_available and storage.is_full:
-            why = storage.health_message or "it is full"
+            why = storage.full_reason or storage.health_message or "it is full"
             message = f"Storage {storage.name} takes no new blocks: {why.rstrip('.')}."
             yield Finding(storage.name, message, groups=groups)
 

@@ -5,11 +5,18 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
+from datetime import datetime
 
-from django.db.models import QuerySet
+from django.db.models import Avg, Count, F, Max, Min, Q, QuerySet
 
 from apps.common.actor import Actor
-from apps.storages.models import Storage, StorageCandidate, StorageHealthChange
+from apps.storages.models import (
+    Storage,
+    StorageCandidate,
+    StorageHealthChange,
+    StorageHealthSample,
+    StorageIncident,
+)
 from kvcm_platform.core.errors import Code, DomainError
 from kvcm_platform.core.registry import StorageEntry
 from kvcm_platform.core.types import URI_SCHEME, StorageType
@@ -36,12 +43,13 @@ def storage_type_list() -> list[StorageTypeShown]:
 
 
 def storage_list() -> QuerySet[Storage]:
-    return Storage.objects.order_by("name")
+    """All storages with their segments: one query more, however many there are."""
+    return Storage.objects.order_by("name").prefetch_related("segments")
 
 
 def storage_get(*, name: str) -> Storage:
     """Raises NOT_FOUND."""
-    storage = Storage.objects.filter(name=name).first()
+    storage = storage_list().filter(name=name).first()
     if storage is None:
         raise DomainError(Code.NOT_FOUND, f"storage {name} does not exist", field="name")
     return storage
@@ -56,8 +64,56 @@ def storage_entries() -> list[StorageEntry]:
     return [storage.entry() for storage in storage_list()]
 
 
+def storages_to_check() -> list[StorageEntry]:
+    """Storages that are used, or that have to be emptied first: deletions go by what the checks say."""
+    return [storage.entry() for storage in storage_list().filter(Q(is_enabled=True) | Q(is_leaving=True))]
+
+
 def storage_health_changes(*, name: str) -> QuerySet[StorageHealthChange]:
     return StorageHealthChange.objects.filter(storage__name=name).order_by("-id")
+
+
+def storage_incidents() -> QuerySet[StorageIncident]:
+    """Incidents of all storages, also of those that were removed, the newest first."""
+    return StorageIncident.objects.order_by("-started_at", "-id")
+
+
+@dataclass(frozen=True, slots=True)
+class SampleBucket:
+    """The checks of one span of time. Latencies are None where no check in it ended."""
+
+    at: int
+    """Unix seconds of its beginning."""
+    checks: int
+    failures: int
+    min_ms: float | None
+    avg_ms: float | None
+    max_ms: float | None
+
+
+def storage_health_buckets(
+    *, name: str, since: datetime, until: datetime, bucket_seconds: int
+) -> list[SampleBucket]:
+    """The checks between two moments in buckets, oldest first; spans without any are left out."""
+    samples = StorageHealthSample.objects.filter(
+        storage__name=name, second__gte=int(since.timestamp()), second__lt=int(until.timestamp())
+    )
+    buckets = (
+        samples.annotate(bucket=F("second") - F("second") % bucket_seconds)
+        .values("bucket")
+        .annotate(
+            checks=Count("id"),
+            failures=Count("id", filter=Q(is_ok=False)),
+            low=Min("latency_ms"),
+            middle=Avg("latency_ms"),
+            high=Max("latency_ms"),
+        )
+        .order_by("bucket")
+    )
+    return [
+        SampleBucket(row["bucket"], row["checks"], row["failures"], row["low"], row["middle"], row["high"])
+        for row in buckets
+    ]
 
 
 def candidates_of(group_names: Iterable[str]) -> dict[str, tuple[str, ...]]:

@@ -9,6 +9,7 @@ from threading import Lock
 import orjson
 import redis
 
+from apps.storages.models import Storage
 from kvcm_platform.index import keyspace
 from kvcm_platform.index.stats import REF_SHIFT, StorageUsage, parse_usage
 
@@ -49,6 +50,24 @@ def _shards(client: redis.Redis) -> Iterator[str]:
 def _shards_of(text: bytes) -> Iterator[str]:
     entry = orjson.loads(text)
     return (keyspace.instance(entry["number"], shard) for shard in range(entry["shards"]))
+
+
+def usage_of(storage: Storage, usages: UsageByNumber) -> StorageUsage:
+    """What lies on a storage and its segments, lost ones included."""
+    total = StorageUsage()
+    for number in storage.entry().numbers:
+        part = usages.get(number, StorageUsage())
+        total = StorageUsage(
+            total.used_bytes + part.used_bytes,
+            total.pending_bytes + part.pending_bytes,
+            total.blocks + part.blocks,
+        )
+    return total
+
+
+def holds_any(usage: StorageUsage) -> bool:
+    """Whether the index has anything of it left, be it only a deletion that is due."""
+    return bool(usage.used_bytes or usage.pending_bytes or usage.blocks)
 
 
 class RecentUsage:

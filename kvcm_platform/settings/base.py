@@ -16,6 +16,7 @@ ALLOWED_HOSTS = ["localhost", "127.0.0.1", "[::1]"] if ENV.is_loopback else ["*"
 KVCM_REDIS_URL = ENV.redis_url
 KVCM_REUSE_QUARANTINE_S = ENV["KVCM_REUSE_QUARANTINE_S"]
 KVCM_INDEX_SHARDS = ENV["KVCM_INDEX_SHARDS"]
+KVCM_STORAGE_HEALTH = ENV.storage_health
 KVCM_ROCKSDB_FOLDER = ENV.rocksdb_folder if ENV["KVCM_INDEX_BACKEND"] == "rocksdb" else None
 
 INSTALLED_APPS = [

@@ -19,6 +19,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from kvcm_platform.core.health import HealthLimits
 from kvcm_platform.core.writes import MAX_WRITE_TIMEOUT
 from kvcm_platform.index import address
 
@@ -216,6 +217,32 @@ KNOBS: tuple[Knob, ...] = (
         "what agents of memory pools ask of their callers; for agents, the platform and engines alike",
         "none; required of agents beyond loopback",
     ),
+    Knob(
+        "KVCM_STORAGE_FAILURES",
+        _integer(1, 100),
+        "2",
+        "failed checks in a row that take a storage, or a segment of a pool, out of reads and writes",
+    ),
+    Knob("KVCM_STORAGE_SUCCESSES", _integer(1, 100), "2", "good checks in a row that bring a storage back"),
+    Knob(
+        "KVCM_POOL_LOST_S",
+        _integer(10, 86_400),
+        "300",
+        "a node that stays away from its memory pool for longer is lost, and its blocks are removed",
+    ),
+    Knob(
+        "KVCM_CONTENT_CHECK_S",
+        _integer(0, 604_800),
+        "600",
+        "how often blocks are checked on storages that may drop objects by themselves; 0 = never",
+    ),
+    Knob(
+        "KVCM_STORAGE_ABANDON_S",
+        _integer(0, 2_592_000),
+        "0",
+        "after how long a storage under removal that does not answer is given up, its blocks forgotten and"
+        " its objects left; 0 = only when an operator says so",
+    ),
     Knob("KVCM_LOG_LEVEL", _choice("DEBUG", "INFO", "WARNING", "ERROR"), "INFO", "log level at start"),
 )
 
@@ -317,6 +344,17 @@ class Env:
     @property
     def meta_auth(self) -> str:
         return self["KVCM_META_AUTH"] or ("open" if self.is_loopback else "token")
+
+    @property
+    def storage_health(self) -> HealthLimits:
+        """What it takes for a storage to count as gone, and to count again."""
+        return HealthLimits(
+            failures=self["KVCM_STORAGE_FAILURES"],
+            successes=self["KVCM_STORAGE_SUCCESSES"],
+            pool_lost_seconds=self["KVCM_POOL_LOST_S"],
+            content_check_seconds=self["KVCM_CONTENT_CHECK_S"],
+            abandon_seconds=self["KVCM_STORAGE_ABANDON_S"],
+        )
 
     @property
     def bind(self) -> str:

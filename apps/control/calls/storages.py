@@ -50,12 +50,15 @@ def disable_storage(call: Call) -> pb.CommonResponse:
 
 def remove_storage(call: Call) -> pb.CommonResponse:
     # The protocol lets a storage go that groups name; blocks on it still hold it.
-    storage_remove(acting=call.acting, name=call.required_text("storage_unique_name"), is_forced=True)
-    return done()
+    name = call.required_text("storage_unique_name")
+    staying = storage_remove(acting=call.acting, name=name, may_be_named=True)
+    return done("removed as soon as the blocks that just came to it are" if staying else "")
 
 
 def list_storage(call: Call) -> pb.ListStorageResponse:
-    return pb.ListStorageResponse(storage=[mapping.storage_config(entry) for entry in storage_entries()])
+    # One that is being removed is gone for whoever removed it over the protocol.
+    staying = [entry for entry in storage_entries() if not entry.is_leaving]
+    return pb.ListStorageResponse(storage=[mapping.storage_config(entry) for entry in staying])
 
 
 RPCS = (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
@@ -11,9 +12,11 @@ import structlog
 
 from apps.common.actor import Actor
 from apps.common.redis_client import figures_client
-from apps.storages.models import Storage
+from apps.storages.choices import DepartureKind
+from apps.storages.models import Storage, StorageSegment
 from apps.storages.selectors import groups_naming
-from apps.storages.usage import RecentUsage, UsageByNumber
+from apps.storages.usage import RecentUsage, UsageByNumber, usage_of
+from kvcm_platform.core.departure import eta_seconds, progress_ratio
 from kvcm_platform.core.types import StorageType
 from kvcm_platform.core.validation.storages import spec_shown
 from kvcm_platform.index.stats import StorageUsage
@@ -30,7 +33,7 @@ def storages_shown(rows: Sequence[Storage], *, acting: Actor) -> list[dict[str, 
 
 
 def _shown(row: Storage, groups: list[str], usages: UsageByNumber | None) -> dict[str, Any]:
-    usage = None if usages is None else asdict(usages.get(row.number, StorageUsage()))
+    usage = None if usages is None else usage_of(row, usages)
     return {
         "name": row.name,
         "number": row.number,
@@ -38,23 +41,79 @@ def _shown(row: Storage, groups: list[str], usages: UsageByNumber | None) -> dic
         "spec": spec_shown(StorageType(row.type), row.spec),
         "enabled": row.is_enabled,
         "draining": row.is_draining,
+        "leaving": row.is_leaving,
+        "abandoned": row.is_abandoned,
+        "departure": _departure(row, usage),
         "check_storage_available_when_open": row.check_storage_available_when_open,
         "weight": row.weight,
         "capacity_bytes": row.capacity_bytes,
         "high_watermark_ratio": row.high_watermark_ratio,
         "low_watermark_ratio": row.low_watermark_ratio,
         "maintenance_note": row.maintenance_note,
-        "health": {
-            "state": row.health_state,
-            "message": row.health_message,
-            "checked_at": row.health_checked_at,
-            "latency_ms": row.health_latency_ms,
-        },
-        "usage": usage,
+        "health": _health(row),
+        "usage": None if usage is None else asdict(usage),
+        "segments": [_segment(segment, usages) for segment in row.segments.all()],
         "groups": groups,
         "version": row.version,
         "created_at": row.created_at,
         "updated_at": row.updated_at,
+    }
+
+
+def _health(row: Storage) -> dict[str, Any]:
+    return {
+        "state": row.health_state,
+        "message": row.health_message,
+        "checked_at": row.health_checked_at,
+        "latency_ms": row.health_latency_ms,
+        "failures_in_row": row.failures_in_row,
+        "successes_in_row": row.successes_in_row,
+        "full": row.is_full,
+        "full_reason": row.full_reason,
+        "over_capacity": row.is_over_capacity,
+        "device_used_bytes": row.device_used_bytes,
+        "device_capacity_bytes": row.device_capacity_bytes,
+        "free_bytes": row.free_bytes,
+    }
+
+
+def _departure(row: Storage, usage: StorageUsage | None) -> dict[str, Any] | None:
+    if row.departing_since is None:
+        return None
+    shown: dict[str, Any] = {
+        "kind": DepartureKind.LEAVING if row.is_leaving else DepartureKind.DRAINING,
+        "since": row.departing_since,
+        "blocks_at_start": row.departing_from_blocks,
+        "bytes_at_start": row.departing_from_bytes,
+        "blocks_left": None if usage is None else usage.blocks,
+        "bytes_left": None if usage is None else usage.used_bytes,
+        "progress_ratio": None,
+        "bytes_per_second": None,
+        "eta_seconds": None,
+    }
+    if usage is not None:
+        left, mark = usage.used_bytes, row.departing_mark
+        rate = None if mark is None else mark.rate(time.time(), left)
+        from_bytes = left if row.departing_from_bytes is None else row.departing_from_bytes
+        shown["progress_ratio"] = progress_ratio(from_bytes, left)
+        shown["bytes_per_second"] = rate
+        shown["eta_seconds"] = eta_seconds(left, rate)
+    return shown
+
+
+def _segment(segment: StorageSegment, usages: UsageByNumber | None) -> dict[str, Any]:
+    return {
+        "number": segment.number,
+        "node_id": segment.node_id,
+        "segment_id": segment.segment_id,
+        "address": segment.address,
+        "state": segment.state,
+        "size_bytes": segment.size_bytes,
+        "used_bytes": segment.used_bytes,
+        "usage": None if usages is None else asdict(usages.get(segment.number, StorageUsage())),
+        "found_at": segment.found_at,
+        "seen_at": segment.seen_at,
+        "lost_at": segment.lost_at,
     }
 
 

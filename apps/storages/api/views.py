@@ -5,26 +5,25 @@ from __future__ import annotations
 from typing import Any
 
 from django.db.models import QuerySet
-from drf_spectacular.utils import OpenApiParameter, extend_schema
-from rest_framework import viewsets
-from rest_framework.decorators import action
+from drf_spectacular.utils import extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from apps.common.api.versions import expected_version
 from apps.storages.api.filters import StorageFilter
+from apps.storages.api.health import HealthViews
+from apps.storages.api.lifecycle import LifecycleViews
 from apps.storages.api.presentation import storages_shown
-from apps.storages.api.serializers import HealthChangeOutput, StorageChange, StorageInput, StorageOutput
+from apps.storages.api.requests import FORCE, is_forced
+from apps.storages.api.serializers import StorageChange, StorageInput, StorageOutput
 from apps.storages.models import Storage
-from apps.storages.selectors import storage_get, storage_health_changes, storage_list
+from apps.storages.selectors import storage_get, storage_list
 from apps.storages.services import storage_add, storage_remove, storage_update
 from kvcm_platform.core.types import StorageType
 from kvcm_platform.core.validation.storages import StorageSettings
 
-_FORCE = OpenApiParameter("force", bool, description="go ahead where blocks or groups are affected")
 
-
-class StorageViewSet(viewsets.GenericViewSet):
+class StorageViewSet(HealthViews, LifecycleViews):
     """Storages: where engines put blocks."""
 
     serializer_class = StorageOutput
@@ -57,7 +56,7 @@ class StorageViewSet(viewsets.GenericViewSet):
         storage = storage_add(acting=request.actor, kind=kind, settings=StorageSettings(**values), **named)
         return Response(self._data([storage])[0], status=201)
 
-    @extend_schema(request=StorageChange, parameters=[_FORCE], responses=StorageOutput)
+    @extend_schema(request=StorageChange, parameters=[FORCE], responses=StorageOutput)
     def partial_update(self, request: Request, name: str) -> Response:
         data = StorageChange(data=request.data)
         data.is_valid(raise_exception=True)
@@ -71,26 +70,17 @@ class StorageViewSet(viewsets.GenericViewSet):
             spec=values.pop("spec", None),
             settings=values,
             expected_version=version,
-            is_forced=_is_forced(request),
+            is_forced=is_forced(request),
         )
         return Response(self._data([storage])[0])
 
-    @extend_schema(parameters=[_FORCE], responses={204: None})
+    @extend_schema(parameters=[FORCE], responses={204: None, 202: StorageOutput})
     def destroy(self, request: Request, name: str) -> Response:
-        storage_remove(acting=request.actor, name=name, is_forced=_is_forced(request))
-        return Response(status=204)
-
-    @extend_schema(responses=HealthChangeOutput(many=True))
-    @action(
-        detail=True, url_path="health-changes", filterset_class=None, search_fields=(), ordering_fields=()
-    )
-    def health_changes(self, request: Request, name: str) -> Response:
-        page = self.paginate_queryset(storage_health_changes(name=storage_get(name=name).name))
-        return self.get_paginated_response(HealthChangeOutput(page, many=True).data)
+        """204 when it is gone; 202 with the storage while its blocks are removed first."""
+        staying = storage_remove(acting=request.actor, name=name, is_forced=is_forced(request))
+        if staying is None:
+            return Response(status=204)
+        return Response(self._data([staying])[0], status=202)
 
     def _data(self, rows: list[Storage]) -> list[dict[str, Any]]:
         return StorageOutput(storages_shown(rows, acting=self.request.actor), many=True).data
-
-
-def _is_forced(request: Request) -> bool:
-    return request.query_params.get("force", "").lower() in {"1", "true"}

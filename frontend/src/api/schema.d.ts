@@ -408,6 +408,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/health/incidents/": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description What was wrong with storages, from when to when; the newest first. */
+        get: operations["health_incidents_list"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/instance-groups/": {
         parameters: {
             query?: never;
@@ -560,12 +577,29 @@ export interface paths {
         get: operations["storages_retrieve"];
         put?: never;
         post?: never;
-        /** @description Storages: where engines put blocks. */
+        /** @description 204 when it is gone; 202 with the storage while its blocks are removed first. */
         delete: operations["storages_destroy"];
         options?: never;
         head?: never;
         /** @description Storages: where engines put blocks. */
         patch: operations["storages_partial_update"];
+        trace?: never;
+    };
+    "/api/v1/storages/{name}/abandon/": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** @description Give up a storage that is being removed and does not answer: its objects are left. */
+        post: operations["storages_abandon_create"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
         trace?: never;
     };
     "/api/v1/storages/{name}/health-changes/": {
@@ -579,6 +613,91 @@ export interface paths {
         get: operations["storages_health_changes_list"];
         put?: never;
         post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/storages/{name}/health-samples/": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description Storages: where engines put blocks. */
+        get: operations["storages_health_samples_retrieve"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/storages/{name}/restore/": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** @description Call a removal off: the blocks that are still there stay. */
+        post: operations["storages_restore_create"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/storages/{name}/test-connection/": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** @description Try a storage that is saved, or what it would be with other members in its spec. */
+        post: operations["storage_test_connection"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/storages/bulk/": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** @description The same change of several storages; each is reported on its own. */
+        post: operations["storages_bulk_create"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/storages/test-connection/": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** @description Try a storage before it is saved. Nothing is left behind unless that is asked for. */
+        post: operations["storages_test_connection"];
         delete?: never;
         options?: never;
         head?: never;
@@ -611,6 +730,8 @@ export interface components {
             /** @default  */
             note: string;
         };
+        /** @enum {string} */
+        ActionEnum: "enable" | "disable" | "drain" | "undrain";
         /** @description What the limits allowed and refused, counted while there are any. */
         AdmissionOutput: {
             allowed_calls: number;
@@ -664,6 +785,27 @@ export interface components {
             readonly before: unknown;
             readonly after: unknown;
         };
+        /** @description The checks of one span of time; latencies are null where none of them ended. */
+        BucketOutput: {
+            /** Format: date-time */
+            at: string;
+            checks: number;
+            failures: number;
+            /** Format: double */
+            min_ms: number | null;
+            /** Format: double */
+            avg_ms: number | null;
+            /** Format: double */
+            max_ms: number | null;
+        };
+        /** @description Refuses members that it does not know, each by its name. */
+        BulkInputRequest: {
+            action: components["schemas"]["ActionEnum"];
+            names: string[];
+        };
+        BulkOutput: {
+            results: components["schemas"]["ItemOutput"][];
+        };
         CachePolicyFieldsRequest: {
             capacity_mb?: number;
             type?: string;
@@ -707,7 +849,7 @@ export interface components {
         DeliveryOutput: {
             readonly id: number;
             readonly alert: number | null;
-            event: components["schemas"]["EventEnum"];
+            event: components["schemas"]["DeliveryOutputEventEnum"];
             state: components["schemas"]["DeliveryOutputStateEnum"];
             readonly attempts: number;
             readonly status: number | null;
@@ -722,7 +864,27 @@ export interface components {
             readonly ended_at: string | null;
         };
         /** @enum {string} */
+        DeliveryOutputEventEnum: "firing" | "resolved" | "test";
+        /** @enum {string} */
         DeliveryOutputStateEnum: "queued" | "sent" | "failed" | "dropped";
+        /** @description How a storage empties that drains or leaves. Null = not known (yet); no ETA = it does not get on. */
+        DepartureOutput: {
+            kind: components["schemas"]["DepartureOutputKindEnum"];
+            /** Format: date-time */
+            since: string;
+            blocks_at_start: number | null;
+            bytes_at_start: number | null;
+            blocks_left: number | null;
+            bytes_left: number | null;
+            /** Format: double */
+            progress_ratio: number | null;
+            /** Format: double */
+            bytes_per_second: number | null;
+            /** Format: double */
+            eta_seconds: number | null;
+        };
+        /** @enum {string} */
+        DepartureOutputKindEnum: "draining" | "leaving";
         /** @description What every failed request answers. */
         Error: {
             code: string;
@@ -743,8 +905,6 @@ export interface components {
             readonly message: string;
             readonly groups: string[] | null;
         };
-        /** @enum {string} */
-        EventEnum: "firing" | "resolved" | "test";
         /** @description One of several fields at fault. */
         FieldError: {
             field: string | null;
@@ -805,15 +965,24 @@ export interface components {
                 [key: string]: number;
             };
         };
-        /** @description A turn of a storage's health. */
+        /** @description A turn of a storage, or of the segment of node `node_id`; is_available = the storage afterwards. */
         HealthChangeOutput: {
+            id: number;
             /** Format: date-time */
             at: string;
+            event: components["schemas"]["HealthChangeOutputEventEnum"];
+            node_id: string;
             is_available: boolean;
             message: string;
             /** Format: double */
             latency_ms: number | null;
         };
+        /** @enum {string} */
+        HealthChangeOutputEventEnum: "available" | "unavailable" | "full" | "has_room" | "enabled" | "disabled" | "draining" | "drain_ended" | "leaving" | "stays" | "abandoned" | "content_lost" | "segment_found" | "segment_unavailable" | "segment_returned" | "segment_lost" | "segment_settled";
+        /**
+         * @description What the checks found. `device_…` are figures of what is behind it, whoever uses it; `free_bytes` is
+         *     the room below the high watermark, as told to the data plane: coarse, null = unknown.
+         */
         HealthOutput: {
             state: components["schemas"]["HealthOutputStateEnum"];
             message: string;
@@ -821,9 +990,25 @@ export interface components {
             checked_at: string | null;
             /** Format: double */
             latency_ms: number | null;
+            failures_in_row: number;
+            successes_in_row: number;
+            full: boolean;
+            full_reason: string;
+            over_capacity: boolean;
+            device_used_bytes: number | null;
+            device_capacity_bytes: number | null;
+            free_bytes: number | null;
         };
         /** @enum {string} */
         HealthOutputStateEnum: "ok" | "failing" | "unknown";
+        HealthSamplesOutput: {
+            /** Format: date-time */
+            since: string;
+            /** Format: date-time */
+            until: string;
+            bucket_seconds: number;
+            points: components["schemas"]["BucketOutput"][];
+        };
         HistoryPoint: {
             /** Format: date-time */
             at: string;
@@ -833,6 +1018,22 @@ export interface components {
             hit_blocks: number;
             used_bytes: number;
         };
+        /** @description Something that was wrong with a storage; `ended_at` null = it still is. */
+        IncidentOutput: {
+            id: number;
+            storage: string;
+            kind: components["schemas"]["IncidentOutputKindEnum"];
+            node_id: string;
+            /** Format: date-time */
+            started_at: string;
+            /** Format: date-time */
+            ended_at: string | null;
+            /** Format: double */
+            readonly duration_seconds: number;
+            reason: string;
+        };
+        /** @enum {string} */
+        IncidentOutputKindEnum: "unavailable" | "full" | "content_lost" | "segment_unavailable" | "segment_lost";
         /** @description One instance; what comes from the index is null while it does not answer. */
         InstanceOutput: {
             instance_id: string;
@@ -867,8 +1068,15 @@ export interface components {
             blocks: number;
             writing_blocks: number;
         };
-        /** @enum {string} */
-        KindEnum: "text" | "path" | "number" | "flag";
+        /** @description What became of one storage of several. */
+        ItemOutput: {
+            name: string;
+            ok: boolean;
+            /** @description empty where the change was made */
+            code: string;
+            field: string | null;
+            message: string;
+        };
         /** @description What keeps a group from starving the others; 0 or null = no limit. */
         LimitsFieldsRequest: {
             /** @description queries and Starts */
@@ -1095,6 +1303,21 @@ export interface components {
             previous?: string | null;
             results: components["schemas"]["HealthChangeOutput"][];
         };
+        PaginatedIncidentOutputList: {
+            /** @example 123 */
+            count: number;
+            /**
+             * Format: uri
+             * @example http://api.example.org/accounts/?page=4
+             */
+            next?: string | null;
+            /**
+             * Format: uri
+             * @example http://api.example.org/accounts/?page=2
+             */
+            previous?: string | null;
+            results: components["schemas"]["IncidentOutput"][];
+        };
         PaginatedInstanceOutputList: {
             /** @example 123 */
             count: number;
@@ -1281,18 +1504,17 @@ export interface components {
             enabled?: boolean;
             draining?: boolean;
             check_storage_available_when_open?: boolean;
-            /** @description kept, but read by nothing yet: takes effect with the work on capacity */
             weight?: number | null;
-            /** @description kept, but read by nothing yet: takes effect with the work on capacity */
+            /** @description bytes of blocks that it may hold; at its high watermark it takes no new ones */
             capacity_bytes?: number | null;
             /**
              * Format: double
-             * @description kept, but read by nothing yet: takes effect with the work on capacity
+             * @description share of its capacity and of its device from which it takes no new blocks; 1 without one
              */
             high_watermark_ratio?: number | null;
             /**
              * Format: double
-             * @description kept, but read by nothing yet: takes effect with the work on capacity
+             * @description share below which it takes them again; without one a twentieth (or a tenth of the high one) below
              */
             low_watermark_ratio?: number | null;
             maintenance_note?: string;
@@ -1440,6 +1662,38 @@ export interface components {
             /** Format: date-time */
             updated_at: string;
         };
+        /** @description Members that the saved spec would get; none of them = as it is. */
+        SavedTrialInputRequest: {
+            spec?: {
+                [key: string]: unknown;
+            };
+        };
+        /** @description Memory of one node of a pool. `used_bytes` = what the node says, `usage` = what the index does. */
+        SegmentOutput: {
+            number: number;
+            node_id: string;
+            segment_id: string;
+            address: string;
+            state: components["schemas"]["SegmentOutputStateEnum"];
+            size_bytes: number;
+            used_bytes: number;
+            usage: components["schemas"]["StorageUsageOutput"] | null;
+            /** Format: date-time */
+            found_at: string;
+            /** Format: date-time */
+            seen_at: string;
+            /** Format: date-time */
+            lost_at: string | null;
+        };
+        /** @enum {string} */
+        SegmentOutputStateEnum: "available" | "unavailable" | "lost";
+        SegmentSeenOutput: {
+            node_id: string;
+            segment_id: string;
+            address: string;
+            size_bytes: number;
+            used_bytes: number;
+        };
         /** @description Who is signed in; for anonymous callers too. */
         SessionOutput: {
             authenticated: boolean;
@@ -1475,7 +1729,7 @@ export interface components {
             name: string;
             label: string;
             help: string;
-            kind: components["schemas"]["KindEnum"];
+            kind: components["schemas"]["SpecFieldOutputKindEnum"];
             required: boolean;
             /** @description a text, a number or a flag, by `kind` */
             default: unknown;
@@ -1489,6 +1743,8 @@ export interface components {
             /** @description says where the data is: changing it moves the storage */
             locating: boolean;
         };
+        /** @enum {string} */
+        SpecFieldOutputKindEnum: "text" | "path" | "number" | "flag";
         /** @description A new storage. */
         StorageInputRequest: {
             type: components["schemas"]["TypeEnum"];
@@ -1498,18 +1754,17 @@ export interface components {
             enabled?: boolean;
             draining?: boolean;
             check_storage_available_when_open?: boolean;
-            /** @description kept, but read by nothing yet: takes effect with the work on capacity */
             weight?: number | null;
-            /** @description kept, but read by nothing yet: takes effect with the work on capacity */
+            /** @description bytes of blocks that it may hold; at its high watermark it takes no new ones */
             capacity_bytes?: number | null;
             /**
              * Format: double
-             * @description kept, but read by nothing yet: takes effect with the work on capacity
+             * @description share of its capacity and of its device from which it takes no new blocks; 1 without one
              */
             high_watermark_ratio?: number | null;
             /**
              * Format: double
-             * @description kept, but read by nothing yet: takes effect with the work on capacity
+             * @description share below which it takes them again; without one a twentieth (or a tenth of the high one) below
              */
             low_watermark_ratio?: number | null;
             maintenance_note?: string;
@@ -1525,6 +1780,11 @@ export interface components {
             };
             enabled: boolean;
             draining: boolean;
+            /** @description it is being removed, its blocks first */
+            leaving: boolean;
+            /** @description of one that leaves: its objects are left where they are */
+            abandoned: boolean;
+            departure: components["schemas"]["DepartureOutput"] | null;
             check_storage_available_when_open: boolean;
             weight: number | null;
             capacity_bytes: number | null;
@@ -1535,6 +1795,7 @@ export interface components {
             maintenance_note: string;
             health: components["schemas"]["HealthOutput"];
             usage: components["schemas"]["StorageUsageOutput"] | null;
+            segments: components["schemas"]["SegmentOutput"][];
             groups: string[];
             version: number;
             /** Format: date-time */
@@ -1599,6 +1860,26 @@ export interface components {
             readonly what: string;
             readonly message: string;
             readonly by: string;
+        };
+        /** @description A storage that is not saved. `create` = make a missing root folder, and leave it. */
+        TrialInputRequest: {
+            type: components["schemas"]["TypeEnum"];
+            spec: {
+                [key: string]: unknown;
+            };
+            /** @default false */
+            create: boolean;
+        };
+        /** @description What a probe said. `latency_ms` is null where it did not end, other figures where they are unknown. */
+        TrialOutput: {
+            ok: boolean;
+            message: string;
+            /** Format: double */
+            latency_ms: number | null;
+            is_full: boolean;
+            used_bytes: number | null;
+            capacity_bytes: number | null;
+            segments: components["schemas"]["SegmentSeenOutput"][];
         };
         /** @enum {string} */
         TypeEnum: "nfs" | "hf3fs" | "vcns_hf3fs" | "mooncake" | "tair_mempool" | "dummy";
@@ -3938,6 +4219,79 @@ export interface operations {
             };
         };
     };
+    health_incidents_list: {
+        parameters: {
+            query?: {
+                kind?: ("content_lost" | "full" | "segment_lost" | "segment_unavailable" | "unavailable")[];
+                open?: boolean;
+                /** @description Which field to use when ordering the results. */
+                ordering?: string;
+                /** @description A page number within the paginated result set. */
+                page?: number;
+                /** @description Number of results to return per page. */
+                page_size?: number;
+                /** @description A search term. */
+                search?: string;
+                since?: string;
+                storage?: string;
+                until?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PaginatedIncidentOutputList"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
     instance_groups_list: {
         parameters: {
             query?: {
@@ -4636,6 +4990,7 @@ export interface operations {
                 available?: boolean;
                 draining?: boolean;
                 enabled?: boolean;
+                leaving?: boolean;
                 name?: string;
                 /** @description Which field to use when ordering the results. */
                 ordering?: string;
@@ -4841,6 +5196,14 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
+            202: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["StorageOutput"];
+                };
+            };
             /** @description No response body */
             204: {
                 headers: {
@@ -4958,6 +5321,67 @@ export interface operations {
             };
         };
     };
+    storages_abandon_create: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["StorageOutput"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
     storages_health_changes_list: {
         parameters: {
             query?: {
@@ -4984,6 +5408,326 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["PaginatedHealthChangeOutputList"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    storages_health_samples_retrieve: {
+        parameters: {
+            query?: {
+                bucket_seconds?: number;
+                since?: string;
+                until?: string;
+            };
+            header?: never;
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["HealthSamplesOutput"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    storages_restore_create: {
+        parameters: {
+            query?: {
+                /** @description go ahead where blocks or groups are affected */
+                force?: boolean;
+            };
+            header?: never;
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["StorageOutput"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    storage_test_connection: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["SavedTrialInputRequest"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TrialOutput"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    storages_bulk_create: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["BulkInputRequest"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["BulkOutput"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    storages_test_connection: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["TrialInputRequest"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TrialOutput"];
                 };
             };
             400: {

@@ -20,6 +20,8 @@ REST_FRAMEWORK: dict[str, Any] = {
     ],
     "DEFAULT_SCHEMA_CLASS": "apps.common.api.schema.ApiSchema",
     "EXCEPTION_HANDLER": "apps.common.api.errors.handle",
+    # Counted in each web process. What has a scope says so itself.
+    "DEFAULT_THROTTLE_RATES": {"storage-trial": "30/min"},
     "COERCE_DECIMAL_TO_STRING": False,
     "TEST_REQUEST_DEFAULT_FORMAT": "json",
 }

@@ -21,6 +21,7 @@ STORAGES = "/api/v1/storages/"
 MEMBERS = {
     *("name", "number", "type", "spec", "enabled", "draining", "weight", "capacity_bytes"),
     *("high_watermark_ratio", "low_watermark_ratio", "maintenance_note", "health", "usage", "groups"),
+    *("leaving", "abandoned", "departure", "segments"),
     *("version", "created_at", "updated_at", "check_storage_available_when_open"),
 }
 
@@ -127,7 +128,7 @@ def test_number_of_queries_is_constant(api: Api, index: redis.Redis, tmp_path: P
         ) as queries:
             assert len(client.get(STORAGES).json()["results"]) == number + 1
         counts.append(len(queries))
-    assert counts == [4] * 6, "token, count, page, groups"
+    assert counts == [5] * 6, "token, count, page, segments, groups"
 
 
 def test_usage_is_null_without_redis(api: Api, tmp_path: Path) -> None:

@@ -1,13 +1,35 @@
 import { useQuery } from '@tanstack/react-query';
 
+import type { HealthChange } from '../../api/types';
 import { storageHealthQuery } from '../../api/resources';
 import layout from '../../components/layout.module.css';
 import { Panel } from '../../components/Panel';
-import { StatusBadge } from '../../components/status/StatusBadge';
+import { StatusBadge, type Tone } from '../../components/status/StatusBadge';
 import { SimpleTable } from '../../components/table/SimpleTable';
 import { Time } from '../../components/values';
 import { exact, milliseconds } from '../../lib/format';
 import { useRefetchInterval } from '../../live/LiveProvider';
+
+type Turn = { tone: Tone; word: string };
+const TURNS: Record<HealthChange['event'], Turn> = {
+  available: { tone: 'ok', word: 'Healthy' },
+  unavailable: { tone: 'critical', word: 'Failing' },
+  full: { tone: 'warn', word: 'Full' },
+  has_room: { tone: 'ok', word: 'Has room' },
+  enabled: { tone: 'info', word: 'Enabled' },
+  disabled: { tone: 'off', word: 'Disabled' },
+  draining: { tone: 'info', word: 'Draining' },
+  drain_ended: { tone: 'info', word: 'Drain ended' },
+  leaving: { tone: 'warn', word: 'Leaving' },
+  stays: { tone: 'info', word: 'Stays' },
+  abandoned: { tone: 'critical', word: 'Given up' },
+  content_lost: { tone: 'critical', word: 'Content lost' },
+  segment_found: { tone: 'info', word: 'Segment found' },
+  segment_unavailable: { tone: 'critical', word: 'Segment failing' },
+  segment_returned: { tone: 'ok', word: 'Segment back' },
+  segment_lost: { tone: 'critical', word: 'Segment lost' },
+  segment_settled: { tone: 'info', word: 'Segment settled' },
+};
 
 /** When the storage turned healthy or failed, and what the check said. */
 export function HealthHistory({ name }: { name: string }) {
@@ -22,14 +44,14 @@ export function HealthHistory({ name }: { name: string }) {
         <SimpleTable
           label="Health history"
           rows={rows}
-          rowKey={({ at }) => at}
+          rowKey={({ id }) => String(id)}
           columns={[
             { header: 'When', cell: ({ at }) => <Time value={at} /> },
             {
               header: 'Turned',
-              cell: ({ is_available: available }) => (
-                <StatusBadge tone={available ? 'ok' : 'critical'} plain>
-                  {available ? 'Healthy' : 'Failing'}
+              cell: ({ event, node_id: node }) => (
+                <StatusBadge tone={TURNS[event].tone} plain>
+                  {node ? `${TURNS[event].word} (${node})` : TURNS[event].word}
                 </StatusBadge>
               ),
             },

@@ -8,7 +8,10 @@ export interface StorageStatus {
 }
 
 /** The one state of a storage. What an operator decided is said before what a check found. */
-export function storageStatus({ enabled, draining, health }: Storage): StorageStatus {
+export function storageStatus({ enabled, draining, leaving, health }: Storage): StorageStatus {
+  if (leaving) {
+    return { tone: 'warn', word: 'Leaving', hint: 'Neither read from nor written to: its blocks are removed, then it goes.' };
+  }
   if (!enabled) {
     return { tone: 'off', word: 'Disabled', hint: 'Neither read from nor written to, by decision of an operator.' };
   }
@@ -20,6 +23,9 @@ export function storageStatus({ enabled, draining, health }: Storage): StorageSt
   }
   if (health.state === 'unknown') {
     return { tone: 'unknown', word: 'Unknown', hint: 'Not checked yet.' };
+  }
+  if (health.full) {
+    return { tone: 'warn', word: 'Full', hint: health.full_reason || 'Takes no new blocks; those it holds are still served.' };
   }
   return { tone: 'ok', word: 'Enabled', hint: 'Served and open for new blocks.' };
 }

@@ -1,0 +1,63 @@
+"""Whether a storage is over its own capacity, and the room that is published for choosing among storages."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+from apps.storages.models import Storage
+from kvcm_platform.core.capacity import Room, Watermarks, free_room, fullest, is_worth_telling
+from kvcm_platform.index.stats import StorageUsage
+
+TELL_ROOM_EVERY = timedelta(seconds=30)
+"""Room alone is published no more often, however fast it changes."""
+
+
+def capacity_note(storage: Storage, usage: StorageUsage | None) -> str:
+    """Say whether the storage is over its high watermark; the reason while it is.
+
+    The blocks in the index count against its capacity, the device's own figure against the device.
+    Without `usage` (the index does not answer) what was found last stays.
+    """
+    if usage is None and storage.capacity_bytes is not None:
+        return storage.full_reason if storage.is_over_capacity else ""
+    rooms = rooms_of(storage, usage)
+    if not rooms:
+        storage.is_over_capacity = False
+        return ""
+    marks = Watermarks.of(storage.high_watermark_ratio, storage.low_watermark_ratio)
+    room = fullest(rooms)
+    storage.is_over_capacity = marks.is_over(room.ratio, was_over=storage.is_over_capacity)
+    if not storage.is_over_capacity:
+        return ""
+    whose = "its capacity" if room is rooms[0] and storage.capacity_bytes is not None else "its device"
+    return (
+        f"{room.used_bytes} of {room.limit_bytes} bytes of {whose} are used; it takes new blocks"
+        f" below {marks.low:.0%} (high watermark {marks.high:.0%})"
+    )
+
+
+def room_note(storage: Storage, usage: StorageUsage | None, *, at: datetime) -> bool:
+    """Keep the room for new blocks in the row; whether it changed so much that the data plane must know."""
+    if usage is None and storage.capacity_bytes is not None:
+        return False
+    rooms = rooms_of(storage, usage)
+    marks = Watermarks.of(storage.high_watermark_ratio, storage.low_watermark_ratio)
+    now = free_room(rooms, marks.high)
+    smallest = min((room.limit_bytes for room in rooms if room.limit_bytes), default=0)
+    told_at = storage.free_published_at
+    if told_at is not None and timedelta(0) <= at - told_at < TELL_ROOM_EVERY:
+        return False
+    if not is_worth_telling(storage.free_bytes, now, smallest):
+        return False
+    storage.free_bytes, storage.free_published_at = now, at
+    return True
+
+
+def rooms_of(storage: Storage, usage: StorageUsage | None) -> list[Room]:
+    """The limits of a storage: the capacity that its operator set, then its device's."""
+    rooms = []
+    if storage.capacity_bytes is not None and usage is not None:
+        rooms.append(Room(usage.used_bytes, storage.capacity_bytes))
+    if storage.device_capacity_bytes and storage.device_used_bytes is not None:
+        rooms.append(Room(storage.device_used_bytes, storage.device_capacity_bytes))
+    return rooms

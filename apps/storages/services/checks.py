@@ -1,0 +1,110 @@
+"""Takes the results of periodic checks over: hysteresis, fullness, segments, history, publication."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from datetime import datetime
+
+from django.db import transaction
+
+from apps.common.services import registry_publish_on_commit
+from apps.storages.choices import HealthEvent
+from apps.storages.models import Storage, StorageHealthSample
+from apps.storages.services.capacity import capacity_note, room_note
+from apps.storages.services.content import content_note
+from apps.storages.services.departure import departure_note
+from apps.storages.services.history import samples_note, turn_note
+from apps.storages.services.opening import full_note, result_apply
+from apps.storages.services.segments import segments_note
+from apps.storages.usage import UsageByNumber, usage_of
+from kvcm_platform.core.health import HealthLimits, Row
+from kvcm_platform.core.registry import StorageEntry
+from kvcm_platform.storage.backend import ProbeResult
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedStorage:
+    """The result of one check. `entry` is the storage as it was checked."""
+
+    entry: StorageEntry
+    result: ProbeResult
+    at: datetime
+
+
+@transaction.atomic
+def checks_note(
+    *, checks: Collection[CheckedStorage], usages: UsageByNumber | None, limits: HealthLimits
+) -> set[str]:
+    """Note the results of checks, each of another storage; the names of those that want a second look.
+
+    A row of failures takes a storage out of placement and reads, a row of successes brings it back;
+    a full one leaves placement only. All that the data plane must know goes out in one publication,
+    and nothing while nothing changed. `usages` None = the index does not answer. The result for a
+    storage that was changed or removed during its check counts for nothing.
+    """
+    names = [check.entry.name for check in checks]
+    rows = Storage.objects.select_for_update().filter(name__in=names).order_by("pk")
+    by_name = {row.name: row for row in rows.prefetch_related("segments")}
+    changed, samples, doubtful = [], [], set()
+    for check in checks:
+        storage = by_name.get(check.entry.name)
+        if storage is None or (storage.number, storage.version) != (check.entry.number, check.entry.version):
+            continue
+        if _note(storage, check, usages, limits):
+            changed.append(storage)
+        samples.append(_sample(storage, check))
+        if Row(storage.is_available, storage.failures_in_row, storage.successes_in_row).is_in_doubt:
+            doubtful.add(storage.name)
+    samples_note(samples)
+    if changed:
+        registry_publish_on_commit(lambda _: [_fresh(storage).entry() for storage in changed])
+    return doubtful
+
+
+def _note(
+    storage: Storage, check: CheckedStorage, usages: UsageByNumber | None, limits: HealthLimits
+) -> bool:
+    """Write one result; whether the data plane must know of it."""
+    result, at, previous_at = check.result, check.at, storage.health_checked_at
+    usage = None if usages is None else usage_of(storage, usages)
+    was_available, was_full = storage.is_available, storage.is_full
+    row = Row(was_available, storage.failures_in_row, storage.successes_in_row).after(result.is_ok, limits)
+    storage.is_available, storage.failures_in_row = row.is_available, row.failures
+    storage.successes_in_row = row.successes
+    result_apply(storage, result, at=at)
+    full_note(storage, result, capacity_reason=capacity_note(storage, usage))
+    content_note(storage, result.content_life, at=at)
+    is_changed = segments_note(storage, result, limits=limits, at=at, previous_at=previous_at)
+    is_changed |= room_note(storage, usage, at=at)
+    departure_note(storage, usage, limits=limits, at=at)
+    for event, message in _turns(storage, was_available, was_full):
+        turn_note(storage, event, at=at, message=message)
+        is_changed = True
+    storage.save()
+    return is_changed
+
+
+def _turns(storage: Storage, was_available: bool, was_full: bool) -> Iterable[tuple[HealthEvent, str]]:
+    if storage.is_available != was_available:
+        event = HealthEvent.AVAILABLE if storage.is_available else HealthEvent.UNAVAILABLE
+        yield event, storage.health_message
+    if storage.is_full != was_full:
+        event = HealthEvent.FULL if storage.is_full else HealthEvent.HAS_ROOM
+        yield event, storage.full_reason
+
+
+def _sample(storage: Storage, check: CheckedStorage) -> StorageHealthSample:
+    return StorageHealthSample(
+        storage=storage,
+        second=int(check.at.timestamp()),
+        is_ok=check.result.is_ok,
+        latency_ms=check.result.latency_ms,
+        message="" if check.result.is_ok else check.result.message[:200],
+    )
+
+
+def _fresh(storage: Storage) -> Storage:
+    """The row without what was prefetched before its segments changed."""
+    storage._prefetched_objects_cache.clear()
+    return storage
