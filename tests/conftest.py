@@ -2,4 +2,4 @@
 
 from __future__ import annotations
 
-pytest_plugins = ("tests.support.valkey",)
+pytest_plugins = ("tests.support.valkey", "tests.support.mooncake")

@@ -22,6 +22,8 @@ from kvcm_platform.core.types import URI_SCHEME, StorageType
 
 from .block import BlockTransfer, TransferError
 from .files import FileTransfer
+from .mooncake import MooncakeTransfer
+from .mooncake_client import StoreSettings
 from .pool import PoolTransfer
 from .pool_discovery import PoolSpec
 from .pool_token import pool_token
@@ -67,11 +69,18 @@ def _pool(storage: StorageDescription, options: TransferOptions) -> BlockTransfe
     )
 
 
+def _mooncake(storage: StorageDescription, options: TransferOptions) -> BlockTransfer:
+    settings = StoreSettings.of(storage.spec)
+    return MooncakeTransfer(settings, threads=options.threads, call_seconds=options.call_seconds)
+
+
 MAKERS: dict[StorageType, Maker] = {
     StorageType.NFS: _files,
     StorageType.HF3FS: _files,
     StorageType.VCNS_HF3FS: _files,
     StorageType.TAIR_MEMPOOL: _pool,
+    StorageType.DUMMY: _files,
+    StorageType.MOONCAKE: _mooncake,
 }
 _TYPE_BY_SCHEME = {scheme: kind for kind, scheme in URI_SCHEME.items()}
 
