@@ -25,6 +25,7 @@ class InstanceGroup(models.Model):
     global_quota_group_name = models.CharField(max_length=256)
     user_data = models.TextField(blank=True)
     limits = models.JSONField(default=dict)
+    migration = models.JSONField(null=True, default=None)
     placement = models.CharField(max_length=16, choices=PLACEMENTS, default=Placement.ORDERED.value)
     version = models.BigIntegerField(default=1)
     created_at = models.DateTimeField(auto_now_add=True)

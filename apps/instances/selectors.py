@@ -62,6 +62,7 @@ def _entry(row: InstanceGroup, per_type: dict[str, int], candidates: tuple[str, 
             "global_quota_group_name": row.global_quota_group_name,
             "user_data": row.user_data,
             "limits": row.limits,
+            "migration": row.migration,
             "placement": row.placement,
             "version": row.version,
         }

@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 from kvcm_platform.core.errors import invalid
-from kvcm_platform.core.registry import MetaIndexerSettings, Quota, ReclaimSettings
-from kvcm_platform.core.types import Placement, PreferStrategy, ReclaimPolicy, StorageType
+from kvcm_platform.core.registry import MetaIndexerSettings, MigrationPolicy, Quota, ReclaimSettings
+from kvcm_platform.core.types import Placement, PreferStrategy, ReclaimPolicy, Retention, StorageType
 from kvcm_platform.core.validation.groups import GroupSettings
 
 BLANK = GroupSettings(storage_candidates=(), quota=Quota(capacity_bytes=0))
@@ -35,7 +35,21 @@ def changed(settings: GroupSettings, data: Mapping[str, Any]) -> GroupSettings:
         # null says what 0 says: no limit.
         limits = {name: value or 0 for name, value in data["limits"].items()}
         values["limits"] = replace(settings.limits, **limits)
+    if "migration" in data:
+        values["migration"] = _migration(settings.migration, data["migration"])
     return replace(settings, **values)
+
+
+def _migration(policy: MigrationPolicy | None, data: Mapping[str, Any] | None) -> MigrationPolicy | None:
+    """null takes the policy away."""
+    if data is None:
+        return None
+    values = dict(data)
+    if "enabled" in values:
+        values["is_enabled"] = values.pop("enabled")
+    if "retention" in values:
+        values["retention"] = Retention(values["retention"])
+    return replace(policy or MigrationPolicy(source="", target=""), **values)
 
 
 def _quota(quota: Quota, data: Mapping[str, Any]) -> Quota:

@@ -13,6 +13,7 @@ from apps.common.redis_client import figures_client
 from apps.instances.api.traffic import traffic_by_group
 from apps.instances.models import Instance, InstanceGroup
 from apps.instances.selectors import GroupDetail, group_details, instance_ids_by_group
+from kvcm_platform.core.registry import MigrationPolicy
 from kvcm_platform.index.stats import (
     AdmissionTotals,
     GroupUsage,
@@ -71,6 +72,7 @@ def _group(
     row = detail.row
     return {
         **asdict(detail.settings),
+        "migration": migration_shown(detail.settings.migration),
         "name": row.name,
         "version": row.version,
         "instance_count": row.instance_count,
@@ -80,6 +82,15 @@ def _group(
         "created_at": row.created_at,
         "updated_at": row.updated_at,
     }
+
+
+def migration_shown(policy: MigrationPolicy | None) -> dict[str, Any] | None:
+    """The REST form of a group's migration policy."""
+    if policy is None:
+        return None
+    shown = asdict(policy)
+    shown["enabled"] = shown.pop("is_enabled")
+    return shown
 
 
 def _traffic(traffic: Traffic, *names: str) -> dict[str, Any]:

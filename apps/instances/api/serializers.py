@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rest_framework import serializers
 
-from apps.instances.choices import PLACEMENTS, PREFER_STRATEGIES, RECLAIM_POLICIES
+from apps.instances.choices import PLACEMENTS, PREFER_STRATEGIES, RECLAIM_POLICIES, RETENTIONS
 
 _LATER = "kept, but read by nothing yet: takes effect with the work on the index"
 
@@ -72,6 +72,38 @@ class LimitsFields(serializers.Serializer):
     )
 
 
+class MigrationFields(serializers.Serializer):
+    """When cold blocks leave a storage for another, and when they come back; null = no policy."""
+
+    source = serializers.CharField(required=False, help_text="storage that blocks leave")
+    target = serializers.CharField(required=False, help_text="storage that takes them")
+    trigger_ratio = serializers.FloatField(
+        required=False, help_text="used share of the source's type quota or capacity from which on they leave"
+    )
+    low_ratio = serializers.FloatField(required=False, help_text="share at which a round ends")
+    retention = serializers.ChoiceField(choices=RETENTIONS, required=False)
+    promote_after_hits = serializers.IntegerField(
+        required=False, help_text="recent uses after which blocks come back to the source; 0 = never"
+    )
+    max_bytes_per_second = serializers.IntegerField(required=False, help_text="0 = no limit")
+    verify = serializers.BooleanField(
+        required=False, help_text="whether each copy is read back and compared before it is served"
+    )
+    enabled = serializers.BooleanField(required=False)
+
+
+class MigrationOutput(serializers.Serializer):
+    source = serializers.CharField()
+    target = serializers.CharField()
+    trigger_ratio = serializers.FloatField()
+    low_ratio = serializers.FloatField()
+    retention = serializers.ChoiceField(choices=RETENTIONS)
+    promote_after_hits = serializers.IntegerField()
+    max_bytes_per_second = serializers.IntegerField()
+    verify = serializers.BooleanField()
+    enabled = serializers.BooleanField()
+
+
 class _GroupFields(serializers.Serializer):
     prefer_strategy = serializers.ChoiceField(choices=PREFER_STRATEGIES, required=False)
     placement = serializers.ChoiceField(
@@ -83,6 +115,7 @@ class _GroupFields(serializers.Serializer):
     max_instance_count = serializers.IntegerField(required=False)
     meta_indexer = MetaIndexerFields(required=False)
     limits = LimitsFields(required=False)
+    migration = MigrationFields(required=False, allow_null=True)
     global_quota_group_name = serializers.CharField(allow_blank=True, required=False)
     user_data = serializers.CharField(allow_blank=True, trim_whitespace=False, required=False)
 
@@ -183,6 +216,7 @@ class GroupOutput(serializers.Serializer):
     max_instance_count = serializers.IntegerField()
     meta_indexer = MetaIndexerOutput()
     limits = LimitsOutput()
+    migration = MigrationOutput(allow_null=True)
     global_quota_group_name = serializers.CharField()
     user_data = serializers.CharField()
     version = serializers.IntegerField()

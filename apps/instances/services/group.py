@@ -116,6 +116,7 @@ def _write(
     row.global_quota_group_name = settings.global_quota_group_name
     row.user_data = settings.user_data
     row.limits = asdict(settings.limits)
+    row.migration = None if settings.migration is None else asdict(settings.migration)
     row.placement = settings.placement.value
     row.save()
     GroupQuota.objects.filter(group=row).delete()

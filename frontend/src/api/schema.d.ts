@@ -920,6 +920,7 @@ export interface components {
             max_instance_count?: number;
             meta_indexer?: components["schemas"]["MetaIndexerFieldsRequest"];
             limits?: components["schemas"]["LimitsFieldsRequest"];
+            migration?: components["schemas"]["MigrationFieldsRequest"] | null;
             global_quota_group_name?: string;
             user_data?: string;
             name: string;
@@ -937,6 +938,7 @@ export interface components {
             max_instance_count: number;
             meta_indexer: components["schemas"]["MetaIndexerOutput"];
             limits: components["schemas"]["LimitsOutput"];
+            migration: components["schemas"]["MigrationOutput"] | null;
             global_quota_group_name: string;
             user_data: string;
             version: number;
@@ -1126,6 +1128,44 @@ export interface components {
             storage_type: string;
             storage_uri: string;
             cache_policy: components["schemas"]["CachePolicyOutput"];
+        };
+        /** @description When cold blocks leave a storage for another, and when they come back; null = no policy. */
+        MigrationFieldsRequest: {
+            /** @description storage that blocks leave */
+            source?: string;
+            /** @description storage that takes them */
+            target?: string;
+            /**
+             * Format: double
+             * @description used share of the source's type quota or capacity from which on they leave
+             */
+            trigger_ratio?: number;
+            /**
+             * Format: double
+             * @description share at which a round ends
+             */
+            low_ratio?: number;
+            retention?: components["schemas"]["RetentionEnum"];
+            /** @description recent uses after which blocks come back to the source; 0 = never */
+            promote_after_hits?: number;
+            /** @description 0 = no limit */
+            max_bytes_per_second?: number;
+            /** @description whether each copy is read back and compared before it is served */
+            verify?: boolean;
+            enabled?: boolean;
+        };
+        MigrationOutput: {
+            source: string;
+            target: string;
+            /** Format: double */
+            trigger_ratio: number;
+            /** Format: double */
+            low_ratio: number;
+            retention: components["schemas"]["RetentionEnum"];
+            promote_after_hits: number;
+            max_bytes_per_second: number;
+            verify: boolean;
+            enabled: boolean;
         };
         ModelDeploymentOutput: {
             model_name: string;
@@ -1464,6 +1504,7 @@ export interface components {
             max_instance_count?: number;
             meta_indexer?: components["schemas"]["MetaIndexerFieldsRequest"];
             limits?: components["schemas"]["LimitsFieldsRequest"];
+            migration?: components["schemas"]["MigrationFieldsRequest"] | null;
             global_quota_group_name?: string;
             user_data?: string;
             version?: number;
@@ -1616,6 +1657,8 @@ export interface components {
             delay_before_delete_ms: number;
             grace_seconds: number;
         };
+        /** @enum {string} */
+        RetentionEnum: "delete_source" | "keep_both";
         /** @enum {string} */
         RoleEnum: "viewer" | "operator" | "admin" | "engine";
         Rpc: {

@@ -7,13 +7,20 @@ from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 
 from kvcm_platform.core.errors import invalid
-from kvcm_platform.core.registry import FairnessLimits, MetaIndexerSettings, Quota, ReclaimSettings
+from kvcm_platform.core.registry import (
+    FairnessLimits,
+    MetaIndexerSettings,
+    MigrationPolicy,
+    Quota,
+    ReclaimSettings,
+)
 from kvcm_platform.core.types import Placement, PreferStrategy
 
 from .values import INT32, INT64, check_object_name, number, text
 
 _INDEX_TYPES = frozenset({"local", "redis", "rocksdb"})
 MAX_CANDIDATES = 256
+MAX_HITS = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +36,7 @@ class GroupSettings:
     global_quota_group_name: str = "default_quota_group"
     user_data: str = ""
     limits: FairnessLimits = field(default_factory=FairnessLimits)
+    migration: MigrationPolicy | None = None
     placement: Placement = Placement.ORDERED
 
 
@@ -50,6 +58,8 @@ def check_group(settings: GroupSettings) -> GroupSettings:
         number(f"quota.per_type.{kind}", capacity, 0, INT64)
     _check_reclaim(settings.reclaim)
     _check_limits(settings.limits)
+    if settings.migration is not None:
+        _check_migration(settings.migration)
     meta_indexer = check_meta_indexer(settings.meta_indexer)
     candidates = tuple(dict.fromkeys(settings.storage_candidates))
     return replace(settings, storage_candidates=candidates, meta_indexer=meta_indexer)
@@ -76,6 +86,27 @@ def _check_limits(limits: FairnessLimits) -> None:
     number("limits.blocks_per_second", limits.blocks_per_second, 0, INT32)
     if not 0 <= limits.write_session_ratio <= 1:
         raise invalid("limits.write_session_ratio", "must be between 0 and 1")
+
+
+def _check_migration(policy: MigrationPolicy) -> None:
+    check_way("migration", policy.source, policy.target)
+    high, low = policy.trigger_ratio, policy.low_ratio
+    if not 0 < high <= 1:
+        raise invalid("migration.trigger_ratio", f"must be above 0 and at most 1, not {high}")
+    if not 0 <= low < high:
+        raise invalid("migration.low_ratio", f"must be 0 or more and below the trigger_ratio, not {low}")
+    number("migration.promote_after_hits", policy.promote_after_hits, 0, MAX_HITS)
+    number("migration.max_bytes_per_second", policy.max_bytes_per_second, 0, INT64)
+
+
+def check_way(field_name: str, source: str, target: str) -> None:
+    """Two storages, by name, between which blocks are to move."""
+    prefix = f"{field_name}." if field_name else ""
+    for name, value in (("source", source), ("target", target)):
+        text(f"{prefix}{name}", value, is_required=True, at_most=128)
+        check_object_name(value, field=f"{prefix}{name}")
+    if source == target:
+        raise invalid(f"{prefix}target", "must be another storage than the source")
 
 
 def check_meta_indexer(indexer: MetaIndexerSettings) -> MetaIndexerSettings:
@@ -108,6 +139,12 @@ def group_warnings(settings: GroupSettings, known_storages: Collection[str]) -> 
     preferred = settings.reclaim.storage_unique_name
     if preferred and preferred not in known_storages:
         found.append(f"reclaim.storage_unique_name: storage {preferred} does not exist")
+    if settings.migration is not None:
+        found += [
+            f"migration.{role}: storage {name} does not exist yet"
+            for role, name in (("source", settings.migration.source), ("target", settings.migration.target))
+            if name not in known_storages
+        ]
     capacity = settings.quota.capacity_bytes
     if settings.reclaim.used_bytes > capacity:
         found.append("reclaim.used_bytes: is above the quota, so it never triggers")

@@ -12,7 +12,7 @@ import redis
 
 from apps.accounts.models import User
 from apps.audit.models import AuditEntry
-from kvcm_platform.core.registry import FairnessLimits, StorageEntry
+from kvcm_platform.core.registry import FairnessLimits, MigrationPolicy, StorageEntry
 from kvcm_platform.core.types import StorageType
 from kvcm_platform.index import heartbeat, keyspace, leaving
 from kvcm_platform.index import registry as index_registry
@@ -187,6 +187,7 @@ def test_update_leaves_alone_what_the_protocol_cannot_say(control: Control, inde
             s,
             reclaim=replace(s.reclaim, low_watermark_ratio=0.6, grace_seconds=9),
             limits=FairnessLimits(100, 2000, 0.5),
+            migration=MigrationPolicy("pool_a", "nfs_a", promote_after_hits=3),
             placement=Placement.BALANCED,
             prefer_strategy=PreferStrategy.PREFER_NFS,
         ),
@@ -200,6 +201,7 @@ def test_update_leaves_alone_what_the_protocol_cannot_say(control: Control, inde
     group = index_registry.read(index).groups["chat"]
     assert group.limits == FairnessLimits(100, 2000, 0.5)
     assert (group.placement, group.prefer_strategy) == (Placement.BALANCED, PreferStrategy.PREFER_NFS)
+    assert group.migration == MigrationPolicy("pool_a", "nfs_a", promote_after_hits=3)
     reclaim = group.reclaim
     assert (reclaim.low_watermark_ratio, reclaim.grace_seconds) == (0.6, 9)
 

@@ -21,7 +21,7 @@ GROUPS, INSTANCES = "/api/v1/instance-groups/", "/api/v1/instances/"
 GROUP_MEMBERS = {
     *("name", "storage_candidates", "prefer_strategy", "placement", "quota", "reclaim", "max_instance_count"),
     *("meta_indexer", "global_quota_group_name", "user_data", "version", "instance_count", "usage"),
-    *("limits", "admission", "traffic", "created_at", "updated_at"),
+    *("limits", "migration", "admission", "traffic", "created_at", "updated_at"),
 }
 
 
