@@ -56,11 +56,9 @@ def parse_uri(uri: str) -> DataUri:
 
 def object_name(uri: DataUri) -> str:
     """What all blocks in one stored object share: its file's path, its key, or its node and range."""
-    if "key" in uri.params:
-        return uri.params["key"]
     if "range_id" in uri.params:
         return f"{uri.params.get('node_id', '')}:{uri.params['range_id']}"
-    return uri.path
+    return uri.params.get("key", uri.path)
 
 
 def key_hex(key: int) -> str:

@@ -86,6 +86,8 @@ class StoredObject:
     """Unix seconds of its last write; None where the storage keeps none."""
     is_ours: bool = True
     """Whether it is named and placed like what this platform stores."""
+    instance_id: str = ""
+    """Whose block it is, where its name tells."""
 
     @property
     def name(self) -> str:
@@ -191,3 +193,5 @@ class StorageKind:
     """One blocking try. An OSError is a failed probe (ENOSPC, EDQUOT and EROFS: a full storage)."""
     target: Callable[[StorageEntry], str]
     """What a hung probe hangs on: while one does, no other is sent after it."""
+    tidy: Callable[[StorageEntry, float], int] | None = None
+    """Removes empty folders not changed since a unix time; returns their number. Blocks. Raises OSError."""

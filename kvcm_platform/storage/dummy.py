@@ -8,5 +8,6 @@ from kvcm_platform.core.uris import file_root
 
 from .backend import StorageKind
 from .mounted import CAPABILITIES, MountedBackend, probe_directory
+from .tidy import tidy
 
-KIND = StorageKind(replace(CAPABILITIES, needs_mount=False), MountedBackend, probe_directory, file_root)
+KIND = StorageKind(replace(CAPABILITIES, needs_mount=False), MountedBackend, probe_directory, file_root, tidy)

@@ -137,7 +137,9 @@ class MountedBackend:
 
     def _object(self, found: FoundFile) -> StoredObject:
         uri = DataUri(URI_SCHEME[self.entry.type], self.entry.name, found.path, found.space_bytes, 0, {})
-        return StoredObject(uri, found.space_bytes, found.written_at, found.is_ours)
+        folder = found.path[len(self._root) :].rpartition("/")[0]
+        instance_id = folder.rpartition("/")[0]
+        return StoredObject(uri, found.space_bytes, found.written_at, found.is_ours, instance_id)
 
     async def claim(self, owner: str) -> str:
         mark: marker.Mark = await self._run(marker.claim, self._root, owner)

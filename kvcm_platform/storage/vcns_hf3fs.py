@@ -10,6 +10,7 @@ from kvcm_platform.core.uris import file_root
 
 from .backend import ProbeOrder, ProbeResult, StorageKind
 from .mounted import CAPABILITIES, MountedBackend, probe_mountpoint
+from .tidy import tidy
 
 CONNECT_SHARE = 0.5
 """Of the time of a probe, for the connection: the rest is the directory's."""
@@ -45,4 +46,4 @@ def _connect(host: str, port: int, seconds: float) -> None:
     raise OSError(reason.errno if reason else None, f"{host}:{port} does not take a connection: {why}")
 
 
-KIND = StorageKind(CAPABILITIES, MountedBackend, probe, file_root)
+KIND = StorageKind(CAPABILITIES, MountedBackend, probe, file_root, tidy)

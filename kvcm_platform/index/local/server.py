@@ -51,6 +51,7 @@ FUNCTIONS: dict[str, Callable[[Call, Sequence[bytes]], Any]] = {
     "kvcm_slots_free": storages.slots_free,
     "kvcm_slots_forget": storages.slots_forget,
     "kvcm_orphan": storages.orphan,
+    "kvcm_orphan_drop": storages.orphan_drop,
     "kvcm_repair": storages.repair,
     "kvcm_pool_take": pools.take,
     "kvcm_pool_free": pools.free,

@@ -40,6 +40,17 @@ def orphan(call: Call, args: Sequence[bytes]) -> int:
     return 1
 
 
+def orphan_drop(call: Call, args: Sequence[bytes]) -> int:
+    """(member, bytes) pairs off the list of orphans; returns how many were on it."""
+    dropped = 0
+    for member, size in zip(args[::2], args[1::2], strict=True):
+        if call.tx.hdel(keyspace.orphans(call.base), member):
+            call.tx.hincrby(call.base, b"ob", -int(size))
+            call.tx.hincrby(call.base, b"on", -1)
+            dropped += 1
+    return dropped
+
+
 def repair(call: Call, args: Sequence[bytes]) -> int:
     """Replaces a shard's usage with a recount; 0 when the shard changed meanwhile."""
     call.enter(args[0])

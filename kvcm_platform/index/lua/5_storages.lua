@@ -34,3 +34,16 @@ register('kvcm_orphan', function(keys, args)
   end
   return 1
 end)
+
+-- kvcm_orphan_drop: ARGV: (member, bytes) pairs of orphans that were deleted. Returns how many were on the list.
+register('kvcm_orphan_drop', function(keys, args)
+  local base, dropped = keys[1], 0
+  for i = 1, #args, 2 do
+    if call('HDEL', base .. ':o', args[i]) == 1 then
+      call('HINCRBY', base, 'ob', -tonumber(args[i + 1]))
+      call('HINCRBY', base, 'on', -1)
+      dropped = dropped + 1
+    end
+  end
+  return dropped
+end)
