@@ -81,7 +81,7 @@ class MountedBackend:
     async def exist(self, uris: Sequence[DataUri]) -> list[bool]:
         def look() -> list[bool]:
             marker.require_mark(self._root)
-            return [files.has_data(files.checked(self._root, uri.path), uri.offset, uri.size) for uri in uris]
+            return [_has_data(self._root, uri) for uri in uris]
 
         found: list[bool] = await self._run(look)
         return found
@@ -148,6 +148,18 @@ class MountedBackend:
 
 def _next_of(walk: Iterator[FoundFile]) -> list[FoundFile]:
     return list(islice(walk, WALK_BATCH))
+
+
+def _has_data(root: str, uri: DataUri) -> bool:
+    """A path that leads out of the root has none: the storage was moved, or a link was put in its way."""
+    try:
+        return files.has_data(files.checked(root, uri.path), uri.offset, uri.size)
+    except files.UnsafePath:
+        return False
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            return False
+        raise
 
 
 def _unlink(root: str, path: str) -> None:
