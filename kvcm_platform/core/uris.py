@@ -6,8 +6,9 @@ objects and files end in `.` + location id, so that no URI is ever issued twice.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import xxhash
 
@@ -71,12 +72,21 @@ def key_names(keys: Sequence[int]) -> list[str]:
     return [key_hex(key) for key in keys]
 
 
+MARKER = ".kvcm-storage"
+"""A file in the root of a storage on a directory. Without it the root is another: its mount is gone, say."""
+
+
 def file_root(storage: StorageEntry) -> str:
     """The directory under which a file storage keeps its objects, with its trailing slash."""
-    if storage.type in _BY_ROOT_PATH:
-        root = str(storage.spec["root_path"])
+    return file_root_of(storage.type, storage.spec)
+
+
+def file_root_of(kind: StorageType, spec: Mapping[str, Any]) -> str:
+    """The same by type and spec. KeyError where a member is missing."""
+    if kind in _BY_ROOT_PATH:
+        root = str(spec["root_path"])
     else:
-        root = f"{str(storage.spec['mountpoint']).rstrip('/')}/{str(storage.spec['root_dir']).strip('/')}"
+        root = f"{str(spec['mountpoint']).rstrip('/')}/{str(spec['root_dir']).strip('/')}"
     return root if root.endswith("/") else root + "/"
 
 

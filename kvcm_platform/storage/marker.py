@@ -14,7 +14,8 @@ import os
 import secrets
 from dataclasses import asdict, dataclass
 
-MARKER = ".kvcm-storage"
+from kvcm_platform.core.uris import MARKER
+
 _LONGEST = 4096
 
 

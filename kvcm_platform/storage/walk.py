@@ -12,7 +12,7 @@ import stat
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from .marker import MARKER
+from kvcm_platform.core.uris import MARKER
 
 OURS = re.compile(r"[0-9a-f]{1,32}(_[0-9a-f]{1,16})?\.[a-z0-9]{8}")
 _OWN_PREFIX = ".kvcm-"

@@ -12,16 +12,18 @@ write from the block's name instead (`pattern`), so every byte read back can be 
 
 from __future__ import annotations
 
+import errno
 import os
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Generic, Self, TypeVar
 
 from kvcm_platform.core.types import URI_SCHEME
-from kvcm_platform.core.uris import FILE_TYPES, DataUri, parse_uri
+from kvcm_platform.core.uris import FILE_TYPES, MARKER, DataUri, parse_uri
 
 from .block import TransferError, verified
 
@@ -51,11 +53,20 @@ class FileTransfer:
     metadata service. `threads`: files of one batch worked on at the same time. `call_seconds`: time
     limit of a batch. A mount that hangs holds the threads that are in it, and while one of them is
     stuck every further call fails at once; what a stuck write brings about when it comes free
-    lands in places that are never given out again.
+    lands in places that are never given out again. `storage_root`: where the storage's marker lies,
+    see Mount.
     """
 
-    def __init__(self, *, root: Path | None = None, threads: int = 4, call_seconds: float = 10.0) -> None:
+    def __init__(
+        self,
+        *,
+        root: Path | None = None,
+        threads: int = 4,
+        call_seconds: float = 10.0,
+        storage_root: Path | None = None,
+    ) -> None:
         self._root = None if root is None else root.resolve()
+        self._mount = Mount(storage_root)
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="transfer")
         self._seconds = call_seconds
         self._stuck: list[Future[Any]] = []
@@ -74,7 +85,7 @@ class FileTransfer:
         """Write many blocks, files side by side. In order, None for each that is on its way to the
         disk, or the reason why it is not. ValueError as `write`; other files may then be written.
         """
-        return self._each_file(_write_file, blocks)
+        return self._each_file(partial(_write_file, self._mount), blocks)
 
     def read_batch(
         self, uris: Iterable[str], checksums: Sequence[int] | None = None
@@ -182,12 +193,33 @@ def _all_failed(slots: Sequence[Slot[Item]], reason: str) -> list[TransferError]
     return [TransferError(slot.uri, reason) for slot in slots]
 
 
-def _write_file(path: str, slots: list[Slot[bytes | memoryview]]) -> list[None | TransferError]:
+class Mount:
+    """The root of a storage, which must not be mistaken for what lies below its mount when that is gone.
+
+    A root that had a marker once must have it whenever a folder is to be made: else the bytes would
+    go to the local disk. Managers that leave no markers are fine.
+    """
+
+    def __init__(self, root: Path | None) -> None:
+        self._marker = None if root is None else root / MARKER
+        self._was_there = False
+
+    def require(self) -> None:
+        """Raises FileNotFoundError where the marker was and is not any more."""
+        if self._marker is None:
+            return
+        if self._marker.exists():
+            self._was_there = True
+        elif self._was_there:
+            raise FileNotFoundError(errno.ENOENT, "the storage is not mounted any more", str(self._marker))
+
+
+def _write_file(mount: Mount, path: str, slots: list[Slot[bytes | memoryview]]) -> list[None | TransferError]:
     for slot in slots:
         if len(slot.item) != slot.size:
             raise ValueError(f"{slot.uri}: {len(slot.item)} bytes for a slot of {slot.size}")
     try:
-        handle = _open_for_writing(path)
+        handle = _open_for_writing(mount, path)
     except OSError as error:
         return [*_failed(slots, error)]
     try:
@@ -204,11 +236,12 @@ def _write_run(handle: int, run: list[Slot[bytes | memoryview]]) -> list[None | 
     return [None] * len(run)
 
 
-def _open_for_writing(path: str) -> int:
+def _open_for_writing(mount: Mount, path: str) -> int:
     flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC
     try:
         return os.open(path, flags, 0o644)
     except FileNotFoundError:
+        mount.require()
         os.makedirs(os.path.dirname(path), exist_ok=True)
         return os.open(path, flags, 0o644)
 

@@ -19,6 +19,7 @@ from typing import Any, Self, TypeVar
 from kvcm_platform.core.registry import StorageEntry
 from kvcm_platform.core.storage_configs import StorageDescription, described, read_storage_configs
 from kvcm_platform.core.types import URI_SCHEME, StorageType
+from kvcm_platform.core.uris import file_root_of
 
 from .block import BlockTransfer, TransferError
 from .files import FileTransfer
@@ -56,7 +57,16 @@ Maker = Callable[[StorageDescription, TransferOptions], BlockTransfer]
 
 
 def _files(storage: StorageDescription, options: TransferOptions) -> BlockTransfer:
-    return FileTransfer(root=options.root, threads=options.threads, call_seconds=options.call_seconds)
+    try:
+        storage_root = Path(file_root_of(_TYPE_BY_SCHEME[storage.type], storage.spec))
+    except KeyError:
+        storage_root = None
+    return FileTransfer(
+        root=options.root,
+        threads=options.threads,
+        call_seconds=options.call_seconds,
+        storage_root=storage_root,
+    )
 
 
 def _pool(storage: StorageDescription, options: TransferOptions) -> BlockTransfer:

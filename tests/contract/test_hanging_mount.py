@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from kvcm_platform.core.uris import MARKER
 from kvcm_platform.transfer import FileTransfer, TransferError
 from tests.support.hanging_mount import HangingMount, hanging_mount
 from tests.support.platform_process import wait_for
@@ -51,3 +52,25 @@ def test_closing_does_not_wait_for_what_hangs(mount):
     transfer.close()
     assert time.monotonic() - started < 5
     mount.go_on()
+
+
+def test_what_lies_below_a_mount_that_is_gone_is_not_written_to(mount):
+    (mount.source / MARKER).touch()
+    transfer = FileTransfer(storage_root=mount.path)
+    transfer.write(uri(mount.path, "model/tp0/a.x"), b"\x07" * SIZE)
+    mount.take_away()
+    with pytest.raises(TransferError, match="not mounted any more"):
+        transfer.write(uri(mount.path, "other/tp0/b.x"), b"\x07" * SIZE)
+    assert list(mount.path.iterdir()) == []
+    mount.bring_back()
+    transfer.write(uri(mount.path, "other/tp0/b.x"), b"\x07" * SIZE)
+    assert (mount.source / "other/tp0/b.x").stat().st_size == SIZE
+    transfer.close()
+
+
+def test_a_storage_without_a_marker_is_anothers_managers(tmp_path):
+    """The reference server leaves none: folders are made as ever."""
+    transfer = FileTransfer(storage_root=tmp_path)
+    transfer.write(uri(tmp_path, "model/tp0/a.x"), b"\x07" * SIZE)
+    assert (tmp_path / "model/tp0/a.x").exists()
+    transfer.close()

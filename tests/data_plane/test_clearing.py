@@ -17,7 +17,7 @@ from kvcm_platform.index import keyspace
 from kvcm_platform.index.duties import anything_due
 from kvcm_platform.index.storage_checks import check_states, request_check
 from kvcm_platform.index.storage_walk import PAGE
-from kvcm_platform.storage import files
+from kvcm_platform.storage import marker
 from tests.support.data_plane import DataPlane, group, storage
 from tests.support.objects import put_objects, uris
 
@@ -29,7 +29,7 @@ MORE = list(range(101, 131))
 async def second(plane: DataPlane, tmp_path: Path) -> StorageEntry:
     """KEYS lie on nfs_01, MORE on nfs_02; every block has its object."""
     (tmp_path / "two").mkdir()
-    files.mark(str(tmp_path / "two"))
+    marker.mark(str(tmp_path / "two"))
     second = storage(tmp_path / "two", name="nfs_02", number=2)
     put_objects((await plane.write(KEYS)).locations)
     plane.publish(2, second, group(version=2, storage_candidates=("nfs_02", "nfs_01")))
@@ -39,7 +39,7 @@ async def second(plane: DataPlane, tmp_path: Path) -> StorageEntry:
 
 
 def files_under(folder: Path) -> list[Path]:
-    return [path for path in folder.rglob("*") if path.is_file() and path.name != files.MARKER]
+    return [path for path in folder.rglob("*") if path.is_file() and path.name != marker.MARKER]
 
 
 async def change(plane: DataPlane, version: int, entry: StorageEntry) -> None:

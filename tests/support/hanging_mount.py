@@ -64,6 +64,6 @@ def hanging_mount(folder: Path) -> Iterator[HangingMount]:
 def _serve(source: Path, path: Path) -> subprocess.Popen[bytes]:
     if shutil.which("bindfs") is None:
         pytest.fail("bindfs is missing; `make test` installs it")
-    process = subprocess.Popen(["bindfs", "-f", str(source), str(path)])
+    process = subprocess.Popen(["bindfs", "-f", "-o", "nonempty", str(source), str(path)])
     wait_for(lambda: os.path.ismount(path), 10, f"{path} is mounted")
     return process

@@ -72,7 +72,9 @@ class Report:
             for name, value in data.items()
         ]
         for name, row in rpc.items():
-            shares = f"p50 {row['p50_ms']:>9,.3f} ms   p99 {row['p99_ms']:>9,.3f} ms"
+            shares = "   ".join(
+                f"{name[:-3]} {row[name]:>9,.3f} ms" for name in ("p50_ms", "p99_ms", "max_ms")
+            )
             lines.append(f"{name:<20} {row['count']:>10,} calls   {shares}")
         return "\n".join(lines)
 
@@ -83,6 +85,7 @@ def _latency(values: array[float]) -> dict[str, Any]:
         "count": len(ordered),
         "p50_ms": round(_quantile(ordered, 0.50) * 1000, 3),
         "p99_ms": round(_quantile(ordered, 0.99) * 1000, 3),
+        "max_ms": round(ordered[-1] * 1000, 3) if ordered else 0.0,
     }
 
 

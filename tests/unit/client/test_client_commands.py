@@ -68,7 +68,7 @@ def test_json_report(endpoint: str, trace_file: Path, tmp_path: Path) -> None:
         "FinishWriteCache",
     }
     assert report["rpc"]["GetCacheLocation"]["count"] == 40
-    assert set(report["rpc"]["GetCacheLocation"]) == {"count", "p50_ms", "p99_ms"}
+    assert set(report["rpc"]["GetCacheLocation"]) == {"count", "p50_ms", "p99_ms", "max_ms"}
 
 
 def test_text_report_names_the_same_figures(endpoint: str, trace_file: Path, service: FakeMeta) -> None:

@@ -233,7 +233,7 @@ class TestReport:
             "bytes_wrong": 0,
             "failed_reads": 0,
             "seconds": 1.235,
-            "rpc": {"GetCacheLocation": {"count": 100, "p50_ms": 1.0, "p99_ms": 500.0}},
+            "rpc": {"GetCacheLocation": {"count": 100, "p50_ms": 1.0, "p99_ms": 500.0, "max_ms": 700.0}},
         }
         text = report.to_text()
         for name in report.to_dict():
