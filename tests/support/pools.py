@@ -1,0 +1,99 @@
+"""Memory pools in tests of the data plane: entries, a backend without nodes, and what must hold of memory."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import redis
+
+from kvcm_platform.core.pool_layout import SLAB_BYTES, pool_range, slot_class
+from kvcm_platform.core.registry import PoolSegment, StorageEntry
+from kvcm_platform.core.types import StorageType
+from kvcm_platform.core.uris import DataUri, parse_uri
+from kvcm_platform.index import keyspace
+from kvcm_platform.index.pools import PoolFigures, pool_figures
+from kvcm_platform.storage.backend import Capabilities, FreedObject, Ledgers, StorageKind, StoredObject
+
+SLABS = 256
+
+
+def segment(node: str = "node-1", number: int = 101, slabs: int = SLABS, **changes: Any) -> PoolSegment:
+    plain = PoolSegment(node, f"{node}-1", number, "127.0.0.1:1", slabs * SLAB_BYTES)
+    return replace(plain, **changes)
+
+
+def pool(*segments: PoolSegment, **changes: Any) -> StorageEntry:
+    plain = StorageEntry(
+        "pool_01",
+        9,
+        StorageType.TAIR_MEMPOOL,
+        {"domain": "127.0.0.1:1", "timeout": 0},
+        segments=segments or (segment(),),
+    )
+    return replace(plain, **changes)
+
+
+def figures(client: redis.Redis, number: int = 101) -> PoolFigures:
+    return pool_figures(client.hgetall(keyspace.storage(number)))
+
+
+def leases(client: redis.Redis, number: int = 101) -> list[bytes]:
+    return client.zrange(keyspace.pool_lease_deadlines(keyspace.storage(number)), 0, -1)
+
+
+def check_apart(uris: Iterable[str]) -> None:
+    """No two of these ranges share a byte or an id."""
+    places: dict[str, list[tuple[int, int]]] = {}
+    ids: set[tuple[str, int]] = set()
+    for uri in uris:
+        one = pool_range(parse_uri(uri))
+        assert (one.node_id, one.range_id) not in ids, "a range id was issued twice"
+        ids.add((one.node_id, one.range_id))
+        end = one.offset + slot_class(one.size).slot_bytes
+        places.setdefault(one.node_id, []).append((one.offset, end))
+    for spans in places.values():
+        spans.sort()
+        assert all(before[1] <= after[0] for before, after in zip(spans, spans[1:], strict=False)), "overlap"
+
+
+class LedgerBackend:
+    """A pool whose nodes keep nothing: deletion by the ledger alone, as the real one does it."""
+
+    def __init__(self, entry: StorageEntry, ledgers: Ledgers) -> None:
+        self.entry = entry
+        self._ledger = ledgers.ranges
+
+    async def open(self) -> None: ...
+
+    async def close(self) -> None: ...
+
+    async def usage_ratio(self) -> float | None:
+        return None
+
+    async def delete(self, objects: Sequence[FreedObject]) -> list[str]:
+        assert self._ledger is not None
+        back = [item for item in objects if item.was_served or item.is_second_pass]
+        await self._ledger.give_back([pool_range(item.uri).range_id for item in back])
+        return [""] * len(objects)
+
+    async def settled(self, objects: Sequence[FreedObject]) -> None: ...
+
+    async def exist(self, uris: Sequence[DataUri]) -> list[bool]:
+        return [True] * len(uris)
+
+    async def objects(self) -> AsyncIterator[StoredObject]:
+        for _ in ():
+            yield _
+
+    async def claim(self, owner: str) -> str:
+        return owner
+
+
+LEDGER_KIND = StorageKind(
+    Capabilities(has_segments=True, may_lose_content=True),
+    LedgerBackend,
+    lambda *_: NotImplemented,
+    lambda entry: entry.name,
+)
