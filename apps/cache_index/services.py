@@ -2,21 +2,31 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 
 import structlog
 
 from kvcm_platform.duties.session import index_session, rocksdb_session
 from kvcm_platform.index.connection import IndexUnavailable
+from kvcm_platform.index.pool_recount import SegmentCount, recount_pools
 from kvcm_platform.index.recount import GroupCount, recount_group
 
 log = structlog.get_logger(__name__)
 
 
-async def index_recount(
-    redis_url: str, *, repair: bool, rocksdb_folder: Path | None = None
-) -> list[GroupCount]:
-    """One count a group, removed instances with data left included.
+@dataclass(frozen=True, slots=True)
+class IndexCount:
+    groups: list[GroupCount]
+    segments: list[SegmentCount]
+
+    @property
+    def has_drift(self) -> bool:
+        return any(group.has_drift for group in self.groups) or any(one.has_drift for one in self.segments)
+
+
+async def index_recount(redis_url: str, *, repair: bool, rocksdb_folder: Path | None = None) -> IndexCount:
+    """One count a group, removed instances with data left included, and one a segment of a memory pool.
 
     Groups with an instance whose index is in a metadata process are left out, unless `rocksdb_folder`
     names the index of one that is stopped; while it runs, DomainError(IN_USE) is raised.
@@ -40,7 +50,9 @@ async def index_recount(
         }
         for number in sorted(elsewhere):
             log.warning("group left out: its index is in a metadata process", group=names[number])
-        return [
+        storages = list(session.registry.storages.values())
+        segments = await recount_pools(session.index, storages, session.instances, repair=repair)
+        groups = [
             await recount_group(
                 session.index,
                 name,
@@ -51,3 +63,4 @@ async def index_recount(
             for number, name in sorted(names.items())
             if number not in elsewhere
         ]
+        return IndexCount(groups, segments)

@@ -32,6 +32,7 @@ FREE_CHUNK = 128
 SETTLE_BATCH = 512
 _TRIPLE = 12
 _ID = 8
+_BUCKET, _PLACE = 64, 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,6 +226,18 @@ async def give_back(index: RedisIndex, number: int, ids: Sequence[int]) -> int:
         blob = b"".join(id.to_bytes(_ID) for id in ids[at : at + FREE_CHUNK])
         freed += await index.function("kvcm_pool_free", keyspace.storage(number), blob)
     return freed
+
+
+def bucket_of(range_id: int) -> bytes:
+    """The field of a segment's ranges that has this id (index/lua/9_pool.lua)."""
+    return (range_id // _BUCKET).to_bytes(6)
+
+
+def taken_ids(bucket: bytes, value: bytes) -> set[int]:
+    """The ids of a bucket that are taken."""
+    first = int.from_bytes(bucket) * _BUCKET + value[0]
+    places = range(1, len(value), _PLACE)
+    return {first + index for index, at in enumerate(places) if any(value[at : at + _PLACE])}
 
 
 @dataclass(frozen=True, slots=True)

@@ -125,7 +125,7 @@ async def test_the_tasks_of_control_leave_these_instances_alone(home):
     assert (report.sessions, report.pushes, report.cleared, report.failures) == (0, 0, 0, 0)
     assert {name: home.redis.dump(name) for name in home.redis.scan_iter("{*")} == before
     assert home.redis.hlen(keyspace.LEAVING) == 1
-    assert await index_recount(home.url, repair=True) == []
+    assert (await index_recount(home.url, repair=True)).groups == []
     assert home.redis.hgetall(keyspace.group_vectors(keyspace.group(1))) != {}
 
 
@@ -257,10 +257,10 @@ async def test_a_stopped_index_can_be_recounted(empty_valkey, tmp_path):
             client.hincrby(BASE, next(f for f in client.hgetall(BASE) if f.startswith(b"b:")), 5)
         with pytest.raises(DomainError, match="belongs to one process"):
             await index_recount(empty_valkey.url, repair=False, rocksdb_folder=folder)
-    (found,) = await index_recount(empty_valkey.url, repair=False, rocksdb_folder=folder)
+    (found,) = (await index_recount(empty_valkey.url, repair=False, rocksdb_folder=folder)).groups
     assert list(found.drift.values()) == [{"bytes": -5, "blocks": 0}]
     await index_recount(empty_valkey.url, repair=True, rocksdb_folder=folder)
-    (found,) = await index_recount(empty_valkey.url, repair=False, rocksdb_folder=folder)
+    (found,) = (await index_recount(empty_valkey.url, repair=False, rocksdb_folder=folder)).groups
     assert (found.has_drift, found.used, found.recounted) == (False, 30 * SIZE, 30 * SIZE)
     remote.close()
 

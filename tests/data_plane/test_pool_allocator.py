@@ -7,20 +7,17 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import pytest
-import redis
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from kvcm_platform.core.pool_layout import SLAB_BYTES, SlotClass, slot_class
-from kvcm_platform.index import functions, keyspace, registry
-from kvcm_platform.index.pools import PoolFigures, pool_figures
+from kvcm_platform.index import keyspace, registry
+from tests.support.pools import SegmentCalls
 
-NUMBER = 77
+NUMBER = 101
 BASE = keyspace.storage(NUMBER)
-LATER = 1 << 45
 SIZES = [1, 4096, 5000, 300_000, 1 << 20, 3 << 20, (5 << 20) + 1, 12 << 20, 16 << 20, 17 << 20, 40 << 20]
 SLABS = 16
-PURPOSE = b"k" * 8
 
 
 def place_of(run: int, slot: int, kind: SlotClass) -> tuple[int, int]:
@@ -29,58 +26,10 @@ def place_of(run: int, slot: int, kind: SlotClass) -> tuple[int, int]:
     return offset, offset + kind.slot_bytes
 
 
-@dataclass
-class Segment:
-    """The functions of one segment, called as the adapters do."""
-
-    client: redis.Redis
-    number: int = NUMBER
-    generation: int = 5
-    slabs: int = SLABS
-
-    def call(self, name: str, *args) -> object:
-        base = keyspace.storage(self.number)
-        return self.client.execute_command(
-            "FCALL", functions.name(name), 1, base, str(self.generation), *args
-        )
-
-    def ask(self, wanted: list[tuple[int, int]], lease: str = "lease", insert_by: int = LATER) -> list:
-        """`wanted` has (payload bytes, count) pairs."""
-        args: list[int] = []
-        for size, count in wanted:
-            kind = slot_class(size)
-            args += [kind.slot_bytes, kind.slabs, kind.slots, count]
-        return self.call("kvcm_pool_take", lease, insert_by, PURPOSE, self.slabs, *args)
-
-    def take(self, wanted: list[tuple[int, int]], **options) -> list[tuple[int, int, int]]:
-        """(id, run, slot) of each range, in the order asked for."""
-        reply = self.ask(wanted, **options)
-        assert reply[0] == b"OK", reply
-        found, number = [], reply[1]
-        for at in range(0, len(reply[3]), 12):
-            run, slot, count = (int.from_bytes(reply[3][at + i : at + i + 4]) for i in (0, 4, 8))
-            for index in range(count):
-                found.append((number, run, slot + index))
-                number += 1
-        return found
-
-    def free(self, ids: list[int]) -> int:
-        return self.call("kvcm_pool_free", b"".join(id.to_bytes(8) for id in ids))
-
-    def figures(self) -> PoolFigures:
-        return pool_figures(self.client.hgetall(keyspace.storage(self.number)))
-
-    def keys(self) -> list[str]:
-        """What is kept of taken memory."""
-        base = keyspace.storage(self.number)
-        names = [keyspace.pool_ranges(base), keyspace.pool_runs(base)]
-        return [name for name in names if self.client.hlen(name)]
-
-
 @pytest.fixture
-def segment(client) -> Segment:
+def segment(client) -> SegmentCalls:
     registry.ensure_functions(client)
-    return Segment(client)
+    return SegmentCalls(client, slabs=SLABS)
 
 
 @dataclass
@@ -143,7 +92,7 @@ class Model:
     def ids(self) -> list[int]:
         return [number for _, taken in self.runs.values() for number in taken.values()]
 
-    def check(self, segment: Segment) -> None:
+    def check(self, segment: SegmentCalls) -> None:
         places = sorted(
             place_of(first, slot, kind) for first, (kind, taken) in self.runs.items() for slot in taken
         )
@@ -159,7 +108,7 @@ class Model:
         assert figures.by_slot == by_slot
 
 
-def run_program(segment: Segment, steps: int, seed: int, most: int = 12) -> None:
+def run_program(segment: SegmentCalls, steps: int, seed: int, most: int = 12) -> None:
     choose, model = random.Random(seed), Model(segment.slabs)
     freed: list[int] = []
     for _ in range(steps):
@@ -292,6 +241,6 @@ def test_one_index_gives_out_a_segment(segment):
     assert segment.call("kvcm_pool_home", "node-a") == 1
     assert segment.call("kvcm_pool_home", "node-b") == 0
     assert segment.ask([(4096, 1)]) == [b"HOME", b"node-a"]
-    other = Segment(segment.client, NUMBER + 1)
+    other = SegmentCalls(segment.client, NUMBER + 1)
     other.take([(4096, 1)])
     assert other.call("kvcm_pool_home", "node-a") == 0

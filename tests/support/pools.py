@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import redis
@@ -12,7 +12,7 @@ from kvcm_platform.core.pool_layout import SLAB_BYTES, pool_range, slot_class
 from kvcm_platform.core.registry import PoolSegment, StorageEntry
 from kvcm_platform.core.types import StorageType
 from kvcm_platform.core.uris import DataUri, parse_uri
-from kvcm_platform.index import keyspace
+from kvcm_platform.index import functions, keyspace
 from kvcm_platform.index.pools import PoolFigures, pool_figures
 from kvcm_platform.storage.backend import Capabilities, FreedObject, Ledgers, StorageKind, StoredObject
 
@@ -41,6 +41,54 @@ def figures(client: redis.Redis, number: int = 101) -> PoolFigures:
 
 def leases(client: redis.Redis, number: int = 101) -> list[bytes]:
     return client.zrange(keyspace.pool_lease_deadlines(keyspace.storage(number)), 0, -1)
+
+
+@dataclass
+class SegmentCalls:
+    """The functions of one segment, called as the adapters do."""
+
+    client: redis.Redis
+    number: int = 101
+    generation: int = 5
+    slabs: int = SLABS
+
+    def call(self, name: str, *args) -> object:
+        base = keyspace.storage(self.number)
+        return self.client.execute_command(
+            "FCALL", functions.name(name), 1, base, str(self.generation), *args
+        )
+
+    def ask(self, wanted: list[tuple[int, int]], lease: str = "lease", insert_by: int = 1 << 45) -> list:
+        """`wanted` has (payload bytes, count) pairs."""
+        args: list[int] = []
+        for size, count in wanted:
+            kind = slot_class(size)
+            args += [kind.slot_bytes, kind.slabs, kind.slots, count]
+        return self.call("kvcm_pool_take", lease, insert_by, b"k" * 8, self.slabs, *args)
+
+    def take(self, wanted: list[tuple[int, int]], **options) -> list[tuple[int, int, int]]:
+        """(id, run, slot) of each range, in the order asked for."""
+        reply = self.ask(wanted, **options)
+        assert reply[0] == b"OK", reply
+        found, number = [], reply[1]
+        for at in range(0, len(reply[3]), 12):
+            run, slot, count = (int.from_bytes(reply[3][at + i : at + i + 4]) for i in (0, 4, 8))
+            for index in range(count):
+                found.append((number, run, slot + index))
+                number += 1
+        return found
+
+    def free(self, ids: list[int]) -> int:
+        return self.call("kvcm_pool_free", b"".join(id.to_bytes(8) for id in ids))
+
+    def figures(self) -> PoolFigures:
+        return pool_figures(self.client.hgetall(keyspace.storage(self.number)))
+
+    def keys(self) -> list[str]:
+        """What is kept of taken memory."""
+        base = keyspace.storage(self.number)
+        names = [keyspace.pool_ranges(base), keyspace.pool_runs(base)]
+        return [name for name in names if self.client.hlen(name)]
 
 
 def check_apart(uris: Iterable[str]) -> None:

@@ -1,4 +1,4 @@
-"""`manage.py recount [--json] [--repair]`: does the usage that is kept equal a count of all blocks?"""
+"""`manage.py recount [--json] [--repair]`: do kept usage and taken memory equal a count of all blocks?"""
 
 from __future__ import annotations
 
@@ -12,15 +12,20 @@ from redis.exceptions import RedisError
 
 from apps.cache_index.services import index_recount
 from kvcm_platform.core.errors import DomainError
+from kvcm_platform.index.pool_recount import SegmentCount
 from kvcm_platform.index.recount import StillChanging
 
 
 class Command(BaseCommand):
-    help = "Counts all blocks and compares with the usage that quotas work with; exit code 1 on drift."
+    help = "Counts all blocks; compares with usage and with the taken memory of pools; exit code 1 on drift."
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("--json", action="store_true", help="print one JSON object a group")
-        parser.add_argument("--repair", action="store_true", help="set usage to the count")
+        parser.add_argument(
+            "--repair",
+            action="store_true",
+            help="set usage to the count, and give back memory that nothing has",
+        )
 
     def handle(self, *args: Any, **options: Any) -> None:
         try:
@@ -29,7 +34,7 @@ class Command(BaseCommand):
                 repair=options["repair"],
                 rocksdb_folder=settings.KVCM_ROCKSDB_FOLDER,
             )
-            groups = asyncio.run(count)
+            counted = asyncio.run(count)
         except StillChanging as error:
             raise CommandError(
                 f"instance {error} changes while it is counted; stop its traffic", returncode=2
@@ -38,7 +43,9 @@ class Command(BaseCommand):
             raise CommandError(f"{error}; stop the metadata process first", returncode=2) from error
         except RedisError as error:
             raise CommandError(f"the index cannot be reached: {error}", returncode=2) from error
-        for group in groups:
+        for segment in counted.segments:
+            self._show_segment(segment, is_json=options["json"])
+        for group in counted.groups:
             if options["json"]:
                 row = {
                     "group": group.name,
@@ -55,5 +62,20 @@ class Command(BaseCommand):
                     self.stdout.write(
                         f"  {where}: {amounts['bytes']:+d} bytes, {amounts['blocks']:+d} blocks"
                     )
-        if any(group.has_drift for group in groups):
+        if counted.has_drift:
             raise SystemExit(1)
+
+    def _show_segment(self, count: SegmentCount, *, is_json: bool) -> None:
+        figures = {
+            "taken": count.taken,
+            "referred": count.referred,
+            "leaked": len(count.leaked),
+            "missing": len(count.missing),
+        }
+        if is_json:
+            row = {"storage": count.storage, "node": count.segment.node_id, **figures}
+            self.stdout.write(json.dumps(row, sort_keys=True))
+            return
+        verdict = "DRIFT" if count.has_drift else "ok"
+        text = ", ".join(f"{name} {value}" for name, value in figures.items())
+        self.stdout.write(f"{count.storage}, memory of {count.segment.node_id}: {text} ranges: {verdict}")
