@@ -50,7 +50,7 @@ class PoolPlaces:
 
 
 class NoRoom(DomainError):
-    """A storage that was to take blocks and has no memory left for them; the message names it."""
+    """The storages that were to take blocks have no memory left for them; the message names each."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(Code.IO_ERROR, reason)
@@ -62,7 +62,7 @@ async def reserve(
     """The first candidate with room for the plan's blocks, and the plan with their places there.
 
     Its bytes are reserved against the quotas by then. Raises CAPACITY where quotas have no room, and
-    IO_ERROR that says of each candidate why it has none.
+    NoRoom where all candidates are memory pools that have none.
     """
     left, full = list(candidates), list[str]()
     while True:
@@ -80,8 +80,7 @@ async def reserve(
             left.remove(storage)
             if not left:
                 reasons = "; ".join(full)
-                text = f"group {plan.group.name} has no storage with room ({reasons})"
-                raise DomainError(Code.IO_ERROR, text) from error
+                raise NoRoom(f"group {plan.group.name} has no storage with room ({reasons})") from error
             continue
         if places is None:
             return plan, storage

@@ -19,6 +19,7 @@ import structlog
 from kvcm_platform.core import placement
 from kvcm_platform.core.errors import Code, DomainError
 from kvcm_platform.core.migration import Direction
+from kvcm_platform.core.places import NoRoom
 from kvcm_platform.core.registry import GroupEntry, InstanceEntry, Registry, StorageEntry
 from kvcm_platform.core.removal import MIN_DELETE_DELAY_MS
 from kvcm_platform.core.types import Retention
@@ -273,7 +274,8 @@ class Waves:
         try:
             copy = await copying.open_copy(self._index, self._job(instance), blocks)
         except DomainError as error:
-            stop = Stop.NO_ROOM if error.code is Code.CAPACITY else Stop.STORAGE
+            has_no_room = error.code is Code.CAPACITY or isinstance(error, NoRoom)
+            stop = Stop.NO_ROOM if has_no_room else Stop.STORAGE
             self._trouble = (stop, error.message)
             return
         self.tally.skipped_blocks += len(blocks) - len(copy.blocks)

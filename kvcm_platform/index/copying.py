@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from kvcm_platform.core import uris
 from kvcm_platform.core.errors import Code, DomainError
 from kvcm_platform.core.placement import Serving
+from kvcm_platform.core.places import reserve
 from kvcm_platform.core.ports import Shape, WriteLimits, WritePlan
 from kvcm_platform.core.registry import GroupEntry, InstanceEntry, LocationSpecInfo, StorageEntry
 from kvcm_platform.core.types import LocationStatus
@@ -62,10 +63,9 @@ class OpenCopy:
 async def open_copy(index: RedisIndex, job: CopyJob, blocks: Sequence[HeldBlock]) -> OpenCopy:
     """Opens the session for blocks of one instance, each once.
 
-    Raises DomainError: CAPACITY where quota or target have no room, NOT_READY.
+    Raises DomainError: CAPACITY where the quota has no room, NoRoom where the target has none, NOT_READY.
     """
-    plan = _plan(index, job, blocks)
-    storage = await index.reserve(plan, [job.target])
+    plan, storage = await reserve(index, _plan(index, job, blocks), [job.target])
     if plan.object_names:
         storage = uris.one_object_a_file(storage)
     limits = WriteLimits(NO_LIMIT, NO_LIMIT)
