@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 
-from django.db.models import Count, QuerySet
+from django.db.models import Case, Count, QuerySet, When
 
 from apps.alerts.choices import AlertState
 from apps.alerts.models import (
@@ -19,7 +19,7 @@ from apps.alerts.models import (
     AlertTransition,
 )
 from apps.common.actor import Actor
-from apps.common.conditions import Condition, declared_conditions
+from apps.common.conditions import Condition, Severity, declared_conditions
 from kvcm_platform.core.errors import Code, DomainError, invalid
 
 
@@ -73,6 +73,13 @@ def alert_groups(alert: Alert, *, visible: Iterable[str] | None) -> list[str] | 
         return None
     names = [group.name for group in alert.groups.all()]
     return names if visible is None else [name for name in names if name in set(visible)]
+
+
+def alerts_firing(*, at_most: int) -> list[Alert]:
+    """What fires now, of whatever group: the most severe first, then the newest."""
+    firing = Alert.objects.filter(state=AlertState.FIRING.value).prefetch_related("groups")
+    rank = Case(*(When(severity=each.value, then=number) for number, each in enumerate(Severity)))
+    return list(firing.order_by(rank.desc(), "-id")[:at_most])
 
 
 @dataclass(frozen=True, slots=True)

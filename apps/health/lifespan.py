@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from apps.live.feed import running_feed
+from apps.live.snapshots import stop_snapshot_feeds
 
 from .heartbeats import beat_from_loop
 
@@ -24,5 +25,6 @@ async def lifespan(
     await receive()
     beating.cancel()
     await feed.stop()
+    await stop_snapshot_feeds()
     await asyncio.wait({beating})
     await send({"type": "lifespan.shutdown.complete"})

@@ -8,7 +8,8 @@ from typing import Any
 from channels.generic.websocket import AsyncJsonWebsocketConsumer
 
 from .access import Access
-from .topics import TOPICS, refusal
+from .snapshots import FeedUnavailable
+from .topics import refusal, topics
 
 _RECHECK_SECONDS = 15.0
 _TOPICS_A_SOCKET = 20
@@ -45,18 +46,23 @@ class LiveConsumer(AsyncJsonWebsocketConsumer):
         if refused := refusal(name, self._owner):
             await self._refuse(name, *refused)
             return
-        feed = TOPICS[name].feed()
+        feed = topics()[name].feed()
         feed.subscribers += 1
         # Joined before the snapshot is taken, so that no change falls between the two.
         self._seq[name] = -1
         await self.channel_layer.group_add(feed.group, self.channel_name)
-        snapshot = await feed.snapshot()
+        try:
+            snapshot = await feed.snapshot()
+        except FeedUnavailable as error:
+            await self._unsubscribe(name)
+            await self._refuse(name, "service_not_ready", str(error))
+            return
         self._seq[name] = snapshot["seq"]
-        await self.send_json(snapshot)
+        await self.send_json(topics()[name].shown(snapshot, self._owner))
 
     async def _unsubscribe(self, name: str) -> None:
         if self._seq.pop(name, None) is not None:
-            feed = TOPICS[name].feed()
+            feed = topics()[name].feed()
             feed.subscribers -= 1
             await self.channel_layer.group_discard(feed.group, self.channel_name)
 
@@ -70,7 +76,7 @@ class LiveConsumer(AsyncJsonWebsocketConsumer):
             await self._refuse(name, *refused)
         elif message["seq"] > self._seq.get(name, message["seq"]):
             self._seq[name] = message["seq"]
-            await self.send_json(message)
+            await self.send_json(topics()[name].shown(message, self._owner))
 
     async def _refuse(self, name: str, code: str, sentence: str) -> None:
         await self.send_json({"topic": name, "kind": "error", "code": code, "message": sentence})

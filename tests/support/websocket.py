@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+from collections.abc import Callable
 from typing import Any
 
 from asgiref.testing import ApplicationCommunicator
@@ -42,3 +44,13 @@ class WebsocketCommunicator(ApplicationCommunicator):
     async def disconnect(self) -> None:
         await self.send_input({"type": "websocket.disconnect", "code": 1000})
         await self.wait(timeout=5)
+
+
+async def receive_until(
+    socket: WebsocketCommunicator, wanted: Callable[[dict], bool], seconds: float
+) -> dict:
+    async with asyncio.timeout(seconds):
+        while True:
+            message = await socket.receive_json(timeout=seconds)
+            if wanted(message):
+                return message

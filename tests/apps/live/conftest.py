@@ -1,16 +1,26 @@
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator
+from typing import Any
 
 import pytest
+import pytest_asyncio
 import redis
+from asgiref.sync import sync_to_async
+from django.conf import settings as django_settings
 from django.contrib.auth import get_user_model
+from django.test import Client
 
+from apps.live.feed import running_feed
 from apps.live.overview import overview
+from apps.live.snapshots import stop_snapshot_feeds
+from kvcm_platform.asgi import application
 from kvcm_platform.index import heartbeat
 from kvcm_platform.index.facts import FactsBuffer
 from tests.support.valkey import ValkeyServer
+from tests.support.websocket import WebsocketCommunicator
 
+Connect = Callable[..., Awaitable[WebsocketCommunicator]]
 Happen = Callable[..., None]
 
 
@@ -57,3 +67,35 @@ def account(transactional_db) -> Callable[..., object]:
         return user
 
     return make
+
+
+def cookie_of(user: Any) -> str:
+    client = Client()
+    client.force_login(user, backend="django.contrib.auth.backends.ModelBackend")
+    return client.cookies[django_settings.SESSION_COOKIE_NAME].value
+
+
+@pytest_asyncio.fixture
+async def connect(server, account) -> AsyncIterator[Connect]:
+    opened: list[WebsocketCommunicator] = []
+
+    async def open_socket(
+        user: Any = None, query: str = "", origin: str = "http://localhost"
+    ) -> WebsocketCommunicator:
+        headers = [(b"host", b"localhost")]
+        if origin:
+            headers.append((b"origin", origin.encode()))
+        if user is not None:
+            session = await sync_to_async(cookie_of)(user)
+            headers.append((b"cookie", f"{django_settings.SESSION_COOKIE_NAME}={session}".encode()))
+        socket = WebsocketCommunicator(application, f"/ws/live/{query}", headers=headers)
+        await socket.connect()
+        opened.append(socket)
+        return socket
+
+    yield open_socket
+    for socket in opened:
+        if socket.is_open:
+            await socket.disconnect()
+    await running_feed().stop()
+    await stop_snapshot_feeds()

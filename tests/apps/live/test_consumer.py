@@ -2,67 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import Any
 
 import pytest
-import pytest_asyncio
 from asgiref.sync import sync_to_async
-from django.conf import settings as django_settings
-from django.test import Client
 
 from apps.common.actor import Actor, Role
 from apps.live import access, consumers
 from apps.live.access import ticket_issue
-from apps.live.feed import running_feed
-from kvcm_platform.asgi import application
-from tests.support.websocket import WebsocketCommunicator
+from tests.support.websocket import receive_until
 
-Connect = Callable[..., Awaitable[WebsocketCommunicator]]
 SUBSCRIBE = {"op": "subscribe", "topics": ["overview"]}
-
-
-def cookie_of(user: Any) -> str:
-    client = Client()
-    client.force_login(user, backend="django.contrib.auth.backends.ModelBackend")
-    return client.cookies[django_settings.SESSION_COOKIE_NAME].value
-
-
-@pytest_asyncio.fixture
-async def connect(server, account) -> AsyncIterator[Connect]:
-    opened: list[WebsocketCommunicator] = []
-
-    async def open_socket(
-        user: Any = None, query: str = "", origin: str = "http://localhost"
-    ) -> WebsocketCommunicator:
-        headers = [(b"host", b"localhost")]
-        if origin:
-            headers.append((b"origin", origin.encode()))
-        if user is not None:
-            session = await sync_to_async(cookie_of)(user)
-            headers.append((b"cookie", f"{django_settings.SESSION_COOKIE_NAME}={session}".encode()))
-        socket = WebsocketCommunicator(application, f"/ws/live/{query}", headers=headers)
-        await socket.connect()
-        opened.append(socket)
-        return socket
-
-    yield open_socket
-    for socket in opened:
-        if socket.is_open:
-            await socket.disconnect()
-    await running_feed().stop()
-
-
-async def receive_until(
-    socket: WebsocketCommunicator, wanted: Callable[[dict], bool], seconds: float
-) -> dict:
-    async with asyncio.timeout(seconds):
-        while True:
-            message = await socket.receive_json(timeout=seconds)
-            if wanted(message):
-                return message
 
 
 async def test_a_snapshot_comes_first_then_changes_that_follow_on(connect, account, happen) -> None:
