@@ -278,6 +278,17 @@ class BlockIndex(Protocol):
         ...
 
 
+class FilePreparer(Protocol):
+    """Makes the files of a write (kvcm_platform.metadata_service.file_preparer)."""
+
+    async def prepare(self, storage: StorageEntry, locations: Sequence[bytes]) -> None:
+        """Makes an empty file for each that the locations (wire bytes) name, where the storage wants that.
+
+        Bounded in time, well below what clients wait. Raises OSError; files may then still appear.
+        """
+        ...
+
+
 class RegistrySource(Protocol):
     @property
     def current(self) -> Registry: ...

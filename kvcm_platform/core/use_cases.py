@@ -13,7 +13,7 @@ from . import placement
 from .admission import Admission
 from .errors import Code, DomainError, invalid
 from .placement import Serving
-from .ports import BlockIndex, Facts, PrefixSource, RecordRules, RegistrySource
+from .ports import BlockIndex, Facts, FilePreparer, PrefixSource, RecordRules, RegistrySource
 from .registry import GroupEntry, InstanceEntry, Registry
 from .token_keys import TokenKeys
 
@@ -58,6 +58,7 @@ class UseCases:
         admission: Admission,
         limits: Limits | None = None,
         token_keys: TokenKeys | None = None,
+        files: FilePreparer | None = None,
     ) -> None:
         self._index = index
         self._prefixes = prefixes
@@ -67,6 +68,7 @@ class UseCases:
         self._admission = admission
         self._limits = limits or Limits()
         self._token_keys = token_keys or TokenKeys(None, 0)
+        self._files = files
         self._serving: dict[str, Serving] = {}
         self._serving_of: Registry | None = None
 

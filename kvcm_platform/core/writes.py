@@ -113,7 +113,7 @@ class Writes(UseCases):
         plan = self._plan(instance, group, missing, position, timeout_seconds, records)
         if wanted.names:
             plan = replace(plan, object_names=[wanted.names[position[key]] for key in missing.keys])
-        locations, lost = await self._write(plan, missing, serving)
+        plan, locations, lost = await self._write(plan, missing, serving)
         if len(locations) == len(keys):
             return StartedWrite(plan.session_id, 0, locations)
         written = {position[key] for index, key in enumerate(missing.keys) if index not in lost}
@@ -148,7 +148,49 @@ class Writes(UseCases):
 
     async def _write(
         self, plan: WritePlan, missing: Missing, serving: Serving
-    ) -> tuple[list[bytes], set[int]]:
+    ) -> tuple[WritePlan, list[bytes], set[int]]:
+        """Opens the session on the first candidate that takes the blocks; the plan as it was carried out."""
+        left = self._candidates(plan, missing.holders) if plan.keys else []
+        failed: list[str] = []
+        while True:
+            plan, storage, locations, lost = await self._open(plan, left, serving)
+            reason = "" if storage is None else await self._prepare(storage, locations)
+            if storage is None or not reason:
+                return plan, locations, lost
+            # The session is on record, so whatever was made of its files is deleted, also what comes late.
+            await self._finish(plan.instance, plan.session_id, 0)
+            failed.append(f"{storage.name}: {reason}")
+            left = [other for other in left if other.name != storage.name]
+            if not left:
+                self._facts.add(plan.instance.instance_id, write_refused=1)
+                reasons = "; ".join(failed)
+                raise DomainError(
+                    Code.IO_ERROR, f"group {plan.group.name} has no storage that takes files ({reasons})"
+                )
+            plan = self._again(plan)
+
+    async def _prepare(self, storage: StorageEntry, locations: Sequence[bytes]) -> str:
+        """Has the files made that the caller is to write; the reason why they cannot be, or nothing."""
+        if self._files is None or not locations:
+            return ""
+        try:
+            await self._files.prepare(storage, locations)
+        except OSError as error:
+            return error.strerror or str(error)
+        return ""
+
+    def _candidates(self, plan: WritePlan, holders: Mapping[int, int]) -> list[StorageEntry]:
+        try:
+            candidates = placement.write_candidates(self._registry.current, plan.group)
+        except DomainError:
+            self._facts.add(plan.instance.instance_id, write_refused=1)
+            raise
+        return placement.spread(candidates, holders) if holders else candidates
+
+    async def _open(
+        self, plan: WritePlan, candidates: Sequence[StorageEntry], serving: Serving
+    ) -> tuple[WritePlan, StorageEntry | None, list[bytes], set[int]]:
+        """One session with places on one of the candidates; with none of either where nothing is written."""
         group = plan.group
         limits = WriteLimits(self._limits.max_sessions, group.meta_indexer.max_key_count)
         is_counted = group.limits.write_session_ratio > 0
@@ -156,21 +198,20 @@ class Writes(UseCases):
             await self._admission.session(group, plan.session_id, plan.deadline_ms, limits.max_sessions)
         try:
             storage: StorageEntry | None = None
-            if plan.keys:
-                plan, storage = await self._reserve(plan, missing.holders)
+            if candidates:
+                plan, storage = await self._reserve(plan, candidates)
                 if plan.object_names:
                     storage = uris.one_object_a_file(storage)
-            return await self._index.write(plan, storage, serving, limits)
+            return (plan, storage, *await self._index.write(plan, storage, serving, limits))
         except Exception:
             if is_counted:
                 await self._admission.session_ended(group, plan.session_id)
             raise
 
-    async def _reserve(self, plan: WritePlan, holders: Mapping[int, int]) -> tuple[WritePlan, StorageEntry]:
+    async def _reserve(
+        self, plan: WritePlan, candidates: Sequence[StorageEntry]
+    ) -> tuple[WritePlan, StorageEntry]:
         try:
-            candidates = placement.write_candidates(self._registry.current, plan.group)
-            if holders:
-                candidates = placement.spread(candidates, holders)
             return await places.reserve(self._index, plan, candidates)
         except DomainError:
             self._facts.add(plan.instance.instance_id, write_refused=1)
@@ -241,6 +282,19 @@ class Writes(UseCases):
             tick_ms=now,
             existing=existing,
             replaced=missing.replaced,
+        )
+
+    def _again(self, plan: WritePlan) -> WritePlan:
+        """The plan for another try, in a session of its own: no place is named twice."""
+        now, location_id = self._index.now_ms(), random_id(8)
+        return replace(
+            plan,
+            session_id=random_id(24) + location_id,
+            location_id=location_id,
+            insert_by_ms=now + plan.insert_by_ms - plan.tick_ms,
+            deadline_ms=now + plan.deadline_ms - plan.tick_ms,
+            tick_ms=now,
+            places=None,
         )
 
     async def finish_write(self, instance_id: str, session_id: str, success: Mask) -> None:

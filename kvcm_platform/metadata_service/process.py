@@ -32,6 +32,7 @@ from .allocator import keep_freed_memory
 from .background import Background
 from .control_link import ControlLink
 from .faults import Faults
+from .file_preparer import DirectoryFiles
 from .kv_handlers import KvHandlers
 from .limits import DoorLimits
 from .local_backend import LocalBackend
@@ -86,6 +87,7 @@ class Process:
             Admission(permits, self.facts),
             limits,
             TokenKeys(native.load_built(), TOKEN_MEMO_BYTES),
+            DirectoryFiles(env["KVCM_TOUCH_TIMEOUT_MS"] / 1000),
         )
         host = "localhost" if env.is_loopback else env.bind
         endpoint = Endpoint(env.node_id, host, env["KVCM_META_RPC_PORT"], env["KVCM_META_HTTP_PORT"])

@@ -136,6 +136,13 @@ KNOBS: tuple[Knob, ...] = (
         "1",
         "hash tags that the blocks of a new instance are spread over, for servers of a Cluster to share",
     ),
+    Knob(
+        "KVCM_TOUCH_TIMEOUT_MS",
+        _integer(5, 60_000),
+        "50",
+        "how long a Start waits for the empty files of a storage with touch_file_when_create before it tries"
+        " the next one; below the deadline of clients, 100 ms for C++",
+    ),
     Knob("KVCM_WRITE_TIMEOUT_S", _integer(1, 3600), "30", "write timeout where a client sends none"),
     Knob(
         "KVCM_REUSE_QUARANTINE_S",

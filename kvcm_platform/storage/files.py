@@ -11,6 +11,7 @@ import os
 
 FALLOC_FL_KEEP_SIZE = 0x01
 FALLOC_FL_PUNCH_HOLE = 0x02
+TOUCHES = 3
 _NO_PUNCH = frozenset({errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL})
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -73,6 +74,21 @@ def has_data(path: str, offset: int, size: int) -> bool:
         raise
     finally:
         os.close(descriptor)
+
+
+def touch(root: str, path: str) -> None:
+    """Makes an empty file and its folders; one that is there stays as it is. Raises OSError, UnsafePath."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+    for _ in range(TOUCHES):
+        checked(root, path)
+        try:
+            os.close(os.open(path, flags, 0o644))
+        except FileNotFoundError:
+            # Its folder may also have gone again meanwhile, as an empty one (storage.tidy).
+            os.makedirs(os.path.dirname(path), exist_ok=True)
+        else:
+            return
+    raise FileNotFoundError(errno.ENOENT, "its folder does not stay", path)
 
 
 def unlink(path: str) -> None:

@@ -8,7 +8,7 @@ import os
 import stat
 
 from kvcm_platform.core.registry import StorageEntry
-from kvcm_platform.core.uris import file_root
+from kvcm_platform.core.uris import MARKER, file_root
 
 from . import marker
 
@@ -35,7 +35,7 @@ def _tidy(folder: str, before: float, *, is_root: bool = False) -> tuple[int, bo
         subfolders, is_empty = _contents(folder, status)
     except (FileNotFoundError, NotADirectoryError):
         return 0, False
-    if not is_root and os.path.lexists(os.path.join(folder, marker.MARKER)):
+    if not is_root and os.path.lexists(os.path.join(folder, MARKER)):
         return 0, False
     removed = 0
     for name in subfolders:

@@ -46,6 +46,7 @@ from kvcm_platform.index.redis_index import RedisIndex
 from kvcm_platform.index.registry_mirror import RegistryMirror
 from kvcm_platform.index.search_cache import SearchCache
 from kvcm_platform.metadata_service.access import MetaAccess
+from kvcm_platform.metadata_service.file_preparer import DirectoryFiles
 from kvcm_platform.metadata_service.kv_handlers import KvHandlers
 from kvcm_platform.metadata_service.limits import DoorLimits
 from kvcm_platform.metadata_service.meta_handlers import Endpoint, MetaHandlers
@@ -221,6 +222,7 @@ async def data_plane(
     limits: Limits | None = None,
     cache_bytes: int = 64 << 20,
     is_strict: bool = True,
+    touch_seconds: float = 5.0,
     make_index: Callable[[Any, RegistryMirror], RedisIndex] = lambda connection, _: RedisIndex(connection),
 ) -> AsyncIterator[DataPlane]:
     """Connects a stack; entries are published first, by default one of each kind."""
@@ -238,7 +240,8 @@ async def data_plane(
     facts = FactsBuffer("test")
     cache = SearchCache(index, cache_bytes, is_strict=is_strict)
     admission = Admission(RedisPermits(connection), facts)
-    service = MetadataService(index, cache, WireRecords(), mirror, facts, admission, limits)
+    files = DirectoryFiles(touch_seconds)
+    service = MetadataService(index, cache, WireRecords(), mirror, facts, admission, limits, files=files)
     try:
         yield DataPlane(service, index, cache, mirror, client, facts)
     finally:
