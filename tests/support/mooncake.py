@@ -51,8 +51,12 @@ class MooncakeMaster:
             "master_http_entry": f"127.0.0.1:{self.http_port}",
         }
 
+    @staticmethod
+    def storage_of(spec: dict[str, Any], name: str = "moon", number: int = 1) -> StorageEntry:
+        return StorageEntry(name, number, StorageType.MOONCAKE, spec)
+
     def storage(self, name: str = "moon", number: int = 1, **changes: Any) -> StorageEntry:
-        return StorageEntry(name, number, StorageType.MOONCAKE, {**self.spec, **changes})
+        return self.storage_of({**self.spec, **changes}, name, number)
 
     def start(self) -> None:
         command = Path(sys.executable).with_name("mooncake_master")
@@ -94,7 +98,7 @@ class MooncakeMaster:
     def segments(self) -> list[str]:
         return (self._get("get_all_segments") or "").split()
 
-    def keys(self) -> set[str]:
+    def object_keys(self) -> set[str]:
         return set((self._get("get_all_keys") or "").splitlines())
 
     def kill(self) -> None:
@@ -109,11 +113,15 @@ class MooncakeMaster:
         self.start()
         self._await(lambda: len(self.segments()) >= len(self._segments), "the segments are back")
 
+    def kill_one_segment(self) -> None:
+        """Its memory goes; the master notices after some ten seconds."""
+        process = self._segments.pop()
+        process.kill()
+        process.wait()
+
     def kill_segments(self) -> None:
-        for process in self._segments:
-            process.kill()
-            process.wait()
-        self._segments.clear()
+        while self._segments:
+            self.kill_one_segment()
 
     def stop_answering(self) -> None:
         assert self._process is not None
