@@ -41,6 +41,10 @@ class MooncakeMaster:
         return f"http://127.0.0.1:{self.metadata_port}/metadata"
 
     @property
+    def http_address(self) -> str:
+        return f"127.0.0.1:{self.http_port}"
+
+    @property
     def spec(self) -> dict[str, Any]:
         return {
             "local_hostname": "127.0.0.1",
@@ -48,7 +52,7 @@ class MooncakeMaster:
             "protocol": "tcp",
             "rdma_device": "",
             "master_service_entry": f"127.0.0.1:{self.rpc_port}",
-            "master_http_entry": f"127.0.0.1:{self.http_port}",
+            "master_http_entry": self.http_address,
         }
 
     @staticmethod
@@ -146,7 +150,7 @@ class MooncakeMaster:
 
     def _get(self, path: str) -> str | None:
         try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{self.http_port}/{path}", timeout=2) as answer:
+            with urllib.request.urlopen(f"http://{self.http_address}/{path}", timeout=2) as answer:
                 return str(answer.read().decode())
         except (OSError, urllib.error.URLError):
             return None
