@@ -198,6 +198,8 @@ def pool_lease_deadlines(base: str) -> str:
     return base + ":ld"
 
 
+LATE_DELETIONS = "kvcm:deletions:late"
+"""Hash of storages on which nothing can be deleted: `<number>:since` -> unix ms, `<number>:why` -> reason."""
 FAULTS = "kvcm:faults"
 """Hash of the faults that DebugService injected (index/faults.py)."""
 
