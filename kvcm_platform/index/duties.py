@@ -65,9 +65,9 @@ def oldest_due(client: redis.Redis, known: Registry) -> float | None:
     return min(found, default=None)
 
 
-def enqueue_once(client: redis.Redis, seconds: float = 5.0) -> bool:
-    """Whether a duties task should be sent: False while one is queued and has not begun."""
-    return bool(client.set(keyspace.DUTIES_QUEUED, "1", nx=True, px=round(seconds * 1000)))
+def enqueue_once(client: redis.Redis, seconds: float = 5.0, name: str = keyspace.DUTIES_QUEUED) -> bool:
+    """Whether a task should be sent: False while one is queued and has not begun."""
+    return bool(client.set(name, "1", nx=True, px=round(seconds * 1000)))
 
 
 def begun(client: redis.Redis) -> None:

@@ -4,51 +4,92 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-
     initial = True
 
-    dependencies = [
-    ]
+    dependencies = []
 
     operations = [
         migrations.CreateModel(
-            name='CopyRun',
+            name="CopyRun",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('direction', models.CharField(choices=[('demotion', 'demotion'), ('promotion', 'promotion'), ('request', 'request')], max_length=16)),
-                ('group_name', models.CharField(db_index=True, max_length=128)),
-                ('instance_id', models.CharField(blank=True, max_length=256)),
-                ('source', models.CharField(max_length=128)),
-                ('target', models.CharField(max_length=128)),
-                ('retention', models.CharField(choices=[('delete_source', 'delete_source'), ('keep_both', 'keep_both')], max_length=16)),
-                ('idle_seconds', models.BigIntegerField(default=0)),
-                ('most_bytes', models.BigIntegerField(default=0)),
-                ('max_bytes_per_second', models.BigIntegerField(default=0)),
-                ('is_verified', models.BooleanField(default=True)),
-                ('trigger', models.CharField(max_length=200)),
-                ('state', models.CharField(choices=[('queued', 'queued'), ('running', 'running'), ('done', 'done'), ('cancelled', 'cancelled'), ('failed', 'failed')], db_index=True, max_length=16)),
-                ('is_cancel_wanted', models.BooleanField(default=False)),
-                ('planned_blocks', models.BigIntegerField(null=True)),
-                ('planned_bytes', models.BigIntegerField(null=True)),
-                ('copied_blocks', models.BigIntegerField(default=0)),
-                ('copied_bytes', models.BigIntegerField(default=0)),
-                ('there_blocks', models.BigIntegerField(default=0)),
-                ('there_bytes', models.BigIntegerField(default=0)),
-                ('skipped_blocks', models.BigIntegerField(default=0)),
-                ('failed_blocks', models.BigIntegerField(default=0)),
-                ('rounds', models.PositiveIntegerField(default=0)),
-                ('busy_seconds', models.FloatField(default=0.0)),
-                ('stop', models.CharField(blank=True, max_length=16)),
-                ('detail', models.TextField(blank=True)),
-                ('reasons', models.JSONField(default=dict)),
-                ('created_at', models.DateTimeField(auto_now_add=True)),
-                ('started_at', models.DateTimeField(null=True)),
-                ('updated_at', models.DateTimeField(auto_now=True)),
-                ('ended_at', models.DateTimeField(null=True)),
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                (
+                    "direction",
+                    models.CharField(
+                        choices=[
+                            ("demotion", "demotion"),
+                            ("promotion", "promotion"),
+                            ("request", "request"),
+                        ],
+                        max_length=16,
+                    ),
+                ),
+                ("group_name", models.CharField(db_index=True, max_length=128)),
+                ("instance_id", models.CharField(blank=True, max_length=256)),
+                ("source", models.CharField(max_length=128)),
+                ("target", models.CharField(max_length=128)),
+                (
+                    "retention",
+                    models.CharField(
+                        choices=[("delete_source", "delete_source"), ("keep_both", "keep_both")],
+                        max_length=16,
+                    ),
+                ),
+                ("idle_seconds", models.BigIntegerField(default=0)),
+                ("most_bytes", models.BigIntegerField(default=0)),
+                ("max_bytes_per_second", models.BigIntegerField(default=0)),
+                ("is_verified", models.BooleanField(default=True)),
+                ("trigger", models.CharField(max_length=200)),
+                (
+                    "state",
+                    models.CharField(
+                        choices=[
+                            ("queued", "queued"),
+                            ("running", "running"),
+                            ("done", "done"),
+                            ("cancelled", "cancelled"),
+                            ("failed", "failed"),
+                        ],
+                        db_index=True,
+                        max_length=16,
+                    ),
+                ),
+                ("is_cancel_wanted", models.BooleanField(default=False)),
+                ("planned_blocks", models.BigIntegerField(null=True)),
+                ("planned_bytes", models.BigIntegerField(null=True)),
+                ("copied_blocks", models.BigIntegerField(default=0)),
+                ("copied_bytes", models.BigIntegerField(default=0)),
+                ("there_blocks", models.BigIntegerField(default=0)),
+                ("there_bytes", models.BigIntegerField(default=0)),
+                ("skipped_blocks", models.BigIntegerField(default=0)),
+                ("failed_blocks", models.BigIntegerField(default=0)),
+                ("rounds", models.PositiveIntegerField(default=0)),
+                ("busy_seconds", models.FloatField(default=0.0)),
+                ("stop", models.CharField(blank=True, max_length=16)),
+                ("detail", models.TextField(blank=True)),
+                ("reasons", models.JSONField(default=dict)),
+                ("created_at", models.DateTimeField(auto_now_add=True)),
+                ("started_at", models.DateTimeField(null=True)),
+                ("updated_at", models.DateTimeField(auto_now=True)),
+                ("ended_at", models.DateTimeField(null=True)),
             ],
             options={
-                'ordering': ['-id'],
-                'constraints': [models.UniqueConstraint(condition=models.Q(('state__in', ['queued', 'running']), models.Q(('direction', 'request'), _negated=True)), fields=('group_name', 'direction'), name='one_open_run_of_a_policy')],
+                "ordering": ["-id"],
+                "constraints": [
+                    models.UniqueConstraint(
+                        condition=models.Q(
+                            ("state__in", ["queued", "running"]),
+                            models.Q(("direction", "request"), _negated=True),
+                        ),
+                        fields=("group_name", "direction"),
+                        name="one_open_run_of_a_policy",
+                    )
+                ],
             },
         ),
     ]
