@@ -106,9 +106,8 @@ def storage_config(entry: StorageEntry) -> pb.StorageConfig:
     )
     spec = getattr(config, _SPEC_MEMBER[entry.type])
     spec.SetInParent()
-    for name in spec.DESCRIPTOR.fields_by_name:
-        if name in entry.spec:
-            setattr(spec, name, entry.spec[name])
+    for name, value in entry.spec.items():
+        setattr(spec, name, value)
     return config
 
 

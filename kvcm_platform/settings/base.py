@@ -36,7 +36,6 @@ INSTALLED_APPS = [
     "apps.instances",
     "apps.control",
     "apps.alerts",
-    "apps.copies",
     # Written by their own maintainers; a checkout without one of them still starts.
     *(
         name

@@ -136,7 +136,7 @@ class Agent:
         try:
             yield from self._stub.Read(request, timeout=seconds, metadata=self._metadata)
         except grpc.RpcError as error:
-            raise self._error(error) from error
+            raise self._error(error, seconds) from error
 
     def _results(self, method: Any, request: Any, seconds: float | None = None) -> Sequence[pb.RangeResult]:
         results: Sequence[pb.RangeResult] = self._call(method, request, seconds).results
@@ -146,10 +146,17 @@ class Agent:
         try:
             return method(request, timeout=seconds or self._seconds, metadata=self._metadata)
         except grpc.RpcError as error:
-            raise self._error(error) from error
+            raise self._error(error, seconds or self._seconds) from error
 
-    def _error(self, error: Any) -> AgentError:
-        return AgentError(self.address, error.code().name, error.details() or "")
+    def _error(self, error: Any, seconds: float) -> AgentError:
+        status = error.code().name
+        reason = f"no answer within {seconds:g} s" if status == "DEADLINE_EXCEEDED" else error.details()
+        return AgentError(self.address, status, reason or "")
+
+
+def has_bytes(stat: pb.RangeStat) -> bool:
+    """Whether the range's bytes are there."""
+    return bool(stat.state == pb.RANGE_COMMITTED)
 
 
 def _message(entry: PoolRange) -> pb.Range:
@@ -215,7 +222,8 @@ class AgentDirectory:
     def node(self, node_id: str, *, not_like: AgentSeen | None = None) -> AgentSeen:
         """Who stands for the node. Raises NodeUnknown.
 
-        `not_like`: what was known did not answer, or has other memory; ask again, unless somebody just did.
+        `not_like`: what was known did not answer, or has other memory. Its agent is asked again, and the
+        others where it is away; those not more often than every REFRESH_SECONDS.
         """
         known = self._nodes.get(node_id)
         if known is not None and known != not_like:
@@ -224,14 +232,24 @@ class AgentDirectory:
             known = self._nodes.get(node_id)
             if known is not None and known != not_like:
                 return known
-            now = time.monotonic()
-            if self._asked_at is None or now >= self._asked_at + REFRESH_SECONDS:
-                self._asked_at = now
-                self.survey()
+            if known is None or not self._is_there(known):
+                now = time.monotonic()
+                if self._asked_at is None or now >= self._asked_at + REFRESH_SECONDS:
+                    self._asked_at = now
+                    self.survey()
         known = self._nodes.get(node_id)
         if known is None:
             raise NodeUnknown("; ".join((f"no agent of node {node_id} is known", *self._failures)))
         return known
+
+    def _is_there(self, known: AgentSeen) -> bool:
+        """Whether the agent answers where it was; what it says now is noted."""
+        answer = self._asked(known.address)
+        if isinstance(answer, str) or answer.node_id != known.node_id:
+            return False
+        with self._lock:
+            self._nodes[known.node_id] = answer
+        return True
 
     def survey(self) -> Survey:
         """Asks every agent at once; each has the time of one call. Nodes that do not answer stay known."""

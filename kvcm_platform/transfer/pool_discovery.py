@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import json
-import re
 import socket
 import threading
 import urllib.request
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from http.client import HTTPException
 from ipaddress import ip_address
 from typing import Any, Self
 
+from kvcm_platform.core.pool_addresses import MAX_AGENTS, split_address, split_domain
+
 DEFAULT_TIMEOUT_MS = 1000
-MAX_AGENTS = 4096
 _LONGEST_ANSWER = 1 << 20
-_ADDRESS = re.compile(r"(\[[0-9A-Fa-f:.%]+\]|[^\[\]:/\s,]+):(\d{1,5})")
 
 
 class DiscoveryError(OSError):
@@ -35,36 +35,28 @@ class PoolSpec:
     seconds: float = DEFAULT_TIMEOUT_MS / 1000
 
     @classmethod
-    def of(cls, spec: Mapping[str, Any]) -> Self:
+    def of(cls, spec: Mapping[str, Any], *, seconds: float | None = None) -> Self:
+        """`seconds` instead of the spec's timeout."""
         milliseconds = int(spec.get("timeout") or DEFAULT_TIMEOUT_MS)
         url = str(spec.get("service_discovery_url") or "")
-        return cls(str(spec.get("domain") or ""), url, milliseconds / 1000)
+        return cls(str(spec.get("domain") or ""), url, seconds or milliseconds / 1000)
 
 
 def agent_addresses(spec: PoolSpec) -> list[str]:
     """host:port of every agent, each once. Takes at most `spec.seconds`. Raises DiscoveryError."""
     if spec.service_discovery_url:
-        found = _within(spec.seconds, lambda: _asked(spec.service_discovery_url, spec.seconds))
-    else:
-        named = [part.strip() for part in spec.domain.split(",") if part.strip()]
-        found = _within(spec.seconds, lambda: _resolved(named[0])) if len(named) == 1 else named
-    if not found:
-        raise DiscoveryError("no agent is named")
-    for address in found:
-        _split(address)
-    return list(dict.fromkeys(found))[:MAX_AGENTS]
-
-
-def _split(address: str) -> tuple[str, int]:
-    match = _ADDRESS.fullmatch(address)
-    if match is None or not 0 < int(match[2]) < 65_536:
-        raise DiscoveryError(f"{address!r} is not host:port")
-    return match[1], int(match[2])
+        url = spec.service_discovery_url
+        return _within(spec.seconds, lambda: _asked(url, spec.seconds))
+    try:
+        named = split_domain(spec.domain)
+    except ValueError as error:
+        raise DiscoveryError(f"domain: {error}") from error
+    return _within(spec.seconds, lambda: _resolved(named[0])) if len(named) == 1 else named
 
 
 def _resolved(address: str) -> list[str]:
     """Every address behind one name, of one family, so that no agent is met twice."""
-    host, port = _split(address)
+    host, port = split_address(address)
     try:
         ip_address(host.strip("[]"))
     except ValueError:
@@ -76,7 +68,8 @@ def _resolved(address: str) -> list[str]:
     except OSError as error:
         raise DiscoveryError(f"{host} cannot be resolved: {error.strerror or error}") from error
     four = [f"{where[0]}:{port}" for family, *_, where in answers if family == socket.AF_INET]
-    return four or [f"[{where[0]}]:{port}" for family, *_, where in answers if family == socket.AF_INET6]
+    found = four or [f"[{where[0]}]:{port}" for family, *_, where in answers if family == socket.AF_INET6]
+    return list(dict.fromkeys(found))[:MAX_AGENTS]
 
 
 def _asked(url: str, seconds: float) -> list[str]:
@@ -87,11 +80,13 @@ def _asked(url: str, seconds: float) -> list[str]:
         with urllib.request.urlopen(url, timeout=seconds) as answer:  # noqa: S310 - checked above
             text = answer.read(_LONGEST_ANSWER + 1)
         found = json.loads(text)
-    except (OSError, ValueError) as error:
-        raise DiscoveryError(f"{url}: {error}") from error
-    if not isinstance(found, list) or not all(isinstance(item, str) for item in found):
-        raise DiscoveryError(f"{url}: a JSON list of host:port is expected")
-    return found
+        if not isinstance(found, list) or not 0 < len(found) <= MAX_AGENTS:
+            raise ValueError(f"a JSON list of 1 to {MAX_AGENTS} addresses is expected")
+        for address in found:
+            split_address(str(address))
+    except (OSError, ValueError, HTTPException) as error:
+        raise DiscoveryError(f"service_discovery_url: {error}") from error
+    return list(dict.fromkeys(found))
 
 
 def _within(seconds: float, work: Callable[[], list[str]]) -> list[str]:

@@ -150,7 +150,9 @@ def pool_storage(*agents: RunningAgent, name: str = "pool", number: int = 7) -> 
     return StorageEntry(name, number, StorageType.TAIR_MEMPOOL, pool_spec(*agents), segments=segments)
 
 
-def pool_uri(offset: int, size: int, range_id: int | None = None, node_id: str = "a") -> str:
+def pool_uri(
+    offset: int, size: int, range_id: int | None = None, node_id: str = "a", name: str = "pool"
+) -> str:
     """A range's URI; every call without an id names a later range."""
     range_id = next(_RANGE_IDS) if range_id is None else range_id
-    return f"pace://pool/{offset}?media_type=2&node_id={node_id}&range_id={range_id}&size={size}"
+    return f"pace://{name}/{offset}?media_type=2&node_id={node_id}&range_id={range_id}&size={size}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import socket
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
@@ -14,15 +15,19 @@ from kvcm_platform.core.registry import LocationSpecInfo, StorageEntry
 from kvcm_platform.core.types import StorageType
 from kvcm_platform.core.uris import build_uris, file_root
 from kvcm_platform.core.validation.storages import check_storage_spec
+from kvcm_platform.mempool_agent.slots import held_in
 from kvcm_platform.storage import marker
 from kvcm_platform.storage.backend import DataStorageBackend, Ledgers
 from kvcm_platform.storage.registry import KINDS
 from kvcm_platform.transfer import Transfers
+from kvcm_platform.transfer.pool_memory import SegmentMemory
 from tests.support.hanging_mount import hanging_mount
+from tests.support.mempool import AgentHost, RunningAgent, agent_host, pool_storage, pool_uri
 
 BLOCK = 8192
 OWNER = "installation/bench"
 _starts = count(1)
+_range_ids = count(1)
 
 
 class MemoryLedger:
@@ -173,12 +178,66 @@ def _vcns(folder: Path) -> Iterator[StorageBench]:
         bench.close()
 
 
+class PoolBench(StorageBench):
+    """Two nodes; what lies there is read from their memory."""
+
+    host: AgentHost
+    agents: list[RunningAgent]
+
+    @classmethod
+    def started(cls, host: AgentHost) -> PoolBench:
+        agents = [host.start(node) for node in "ab"]
+        bench = cls(pool_storage(*agents, name="bench"))
+        bench.host, bench.agents = host, agents
+        return bench
+
+    def places(self, number: int, *, instance_id: str = "model-a", size: int = BLOCK) -> list[str]:
+        ids = [next(_range_ids) for _ in range(number)]
+        return [pool_uri(at * size, size, at, node_id="ab"[at % 2], name="bench") for at in ids]
+
+    def stored_names(self) -> set[str]:
+        memories = [(agent, SegmentMemory.map(str(agent.path))) for agent in self.agents]
+        return {
+            f"{agent.ready['node_id']}:{held.range_id}"
+            for agent, memory in memories
+            for slab in range(memory.layout.slabs)
+            for held in held_in(memory, slab)
+        }
+
+    def take_away(self) -> None:
+        for agent in self.agents:
+            agent.kill()
+
+    def bring_back(self) -> None:
+        self.agents = [self.host.restart(agent) for agent in self.agents]
+
+    def hang(self) -> None:
+        for agent in self.agents:
+            agent.process.send_signal(signal.SIGSTOP)
+
+    def go_on(self) -> None:
+        for agent in self.agents:
+            agent.process.send_signal(signal.SIGCONT)
+
+
+@contextmanager
+def _pool(folder: Path) -> Iterator[StorageBench]:
+    with agent_host() as host:
+        bench = PoolBench.started(host)
+        try:
+            yield bench
+        finally:
+            bench.go_on()
+            bench.close()
+
+
 BENCHES: dict[str, Callable[[Path], AbstractContextManager[StorageBench]]] = {
     "nfs": _directory(StorageType.NFS, 4),
     "nfs, a file a block": _directory(StorageType.NFS, 1),
     "hf3fs": _directory(StorageType.HF3FS, 4),
     "vcns_hf3fs": _vcns,
     "dummy": _directory(StorageType.DUMMY, 4),
+    "tair_mempool": _pool,
 }
 
 
@@ -208,5 +267,5 @@ def _hanging(kind: StorageType) -> Callable[[Path], AbstractContextManager[Stora
 HANGING: dict[str, Callable[[Path], AbstractContextManager[StorageBench]]] = {
     kind.value: _hanging(kind)
     for kind in (StorageType.NFS, StorageType.HF3FS, StorageType.VCNS_HF3FS, StorageType.DUMMY)
-}
+} | {"tair_mempool": _pool}
 """Storages that can be made to hang; mounts need a file system of their own for that."""

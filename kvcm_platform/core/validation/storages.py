@@ -9,6 +9,7 @@ from enum import StrEnum
 from typing import Any, TypeVar
 
 from kvcm_platform.core.errors import invalid
+from kvcm_platform.core.pool_addresses import split_domain
 from kvcm_platform.core.types import StorageType
 
 from .secrets import without_password
@@ -48,8 +49,6 @@ class SpecField:
     """It says where the data is: another value makes the stored blocks unreachable."""
     is_secret: bool = False
     """A URL that may carry a password, which is hidden from whoever reads the spec."""
-    is_rest_only: bool = False
-    """The protocol has no place for it: what comes from there neither sets nor clears it."""
     choices: tuple[Choice, ...] = ()
     help: str = ""
     unit: str = ""
@@ -170,13 +169,6 @@ SPEC_FIELDS: dict[StorageType, tuple[SpecField, ...]] = {
             help="Address of the mooncake master.",
             example="localhost:50051",
         ),
-        SpecField(
-            "master_http_entry",
-            "Master's HTTP address",
-            is_rest_only=True,
-            help="Where the master answers /health and /metrics. Empty: the master's host, port 9003.",
-            example="localhost:9003",
-        ),
     ),
     StorageType.TAIR_MEMPOOL: (
         SpecField(
@@ -184,10 +176,17 @@ SPEC_FIELDS: dict[StorageType, tuple[SpecField, ...]] = {
             "Agents",
             is_required=True,
             is_locating=True,
-            help="Addresses of the pool's agents, separated by commas, or one DNS name with a port.",
+            help="host:port of the pool's agents, separated by commas, or one name:port for all of them.",
             example="10.0.0.1:7800,10.0.0.2:7800",
         ),
-        SpecField("timeout", "Time limit", 0, unit="ms", help="Of one call to an agent; 0 = 1000."),
+        SpecField(
+            "timeout",
+            "Time limit",
+            0,
+            high=600_000,
+            unit="ms",
+            help="Of one call to an agent that moves no bytes; 0 = 1000.",
+        ),
         SpecField(
             "enable_vipserver", "VIPServer", False, help="Handed to engines that look up the pool there."
         ),
@@ -195,13 +194,15 @@ SPEC_FIELDS: dict[StorageType, tuple[SpecField, ...]] = {
             "service_discovery_url",
             "Discovery URL",
             is_secret=True,
-            help="Answers GET with a JSON list of the agents' addresses.",
+            help="Answers GET with a JSON list of the agents' host:port, and goes before Agents; engines are"
+            " told what Agents says.",
             example="http://discovery.local/pools/a",
         ),
         SpecField(
             "media_type",
             "Medium",
             0,
+            help="What the agents' memory is; written into the URIs of blocks.",
             choices=(Choice(0, "not stated"), Choice(2, "DRAM"), Choice(5, "SSD")),
         ),
     ),
@@ -231,7 +232,19 @@ def check_storage_spec(kind: StorageType, data: Mapping[str, Any]) -> dict[str, 
         check_path_part(spec["root_dir"].strip("/"), field="spec.root_dir", may_nest=True)
     if spec.get("protocol") == "rdma" and not spec["rdma_device"]:
         raise invalid("spec.rdma_device", "is required where protocol is rdma")
+    if kind is StorageType.TAIR_MEMPOOL:
+        _check_agents(spec)
     return spec
+
+
+def _check_agents(spec: Mapping[str, Any]) -> None:
+    try:
+        split_domain(spec["domain"])
+    except ValueError as error:
+        raise invalid("spec.domain", str(error)) from error
+    url = spec["service_discovery_url"]
+    if url and not re.fullmatch(r"https?://[^/\s]+(/\S*)?", url):
+        raise invalid("spec.service_discovery_url", "must be an http or https URL")
 
 
 def spec_shown(kind: StorageType, spec: Mapping[str, Any]) -> dict[str, Any]:
@@ -247,12 +260,6 @@ def spec_kept(kind: StorageType, given: Mapping[str, Any], stored: Mapping[str, 
         name: stored[name] if name in stored and value == shown[name] else value
         for name, value in given.items()
     }
-
-
-def spec_beyond_protocol(kind: StorageType, stored: Mapping[str, Any]) -> dict[str, Any]:
-    """The members that a spec which came over the protocol says nothing about."""
-    names = {field.name for field in SPEC_FIELDS[kind] if field.is_rest_only}
-    return {name: value for name, value in stored.items() if name in names}
 
 
 def _spec_value(spec_field: SpecField, value: Any) -> str | int | bool:

@@ -84,6 +84,17 @@ def test_good_object_name(name: str) -> None:
         (StorageType.MOONCAKE, {**_MOONCAKE, "protocol": "rdma"}, "rdma_device"),
         (StorageType.MOONCAKE, {**_MOONCAKE, "master_service_entry": ""}, "master_service_entry"),
         (StorageType.TAIR_MEMPOOL, {}, "domain"),
+        (StorageType.TAIR_MEMPOOL, {"domain": "pool.local"}, "domain"),
+        (StorageType.TAIR_MEMPOOL, {"domain": "a:1,b:65536"}, "domain"),
+        (StorageType.TAIR_MEMPOOL, {"domain": "http://a:1"}, "domain"),
+        (StorageType.TAIR_MEMPOOL, {"domain": " , "}, "domain"),
+        (StorageType.TAIR_MEMPOOL, {"domain": "a:1", "media_type": 1}, "media_type"),
+        (StorageType.TAIR_MEMPOOL, {"domain": "a:1", "timeout": -1}, "timeout"),
+        (
+            StorageType.TAIR_MEMPOOL,
+            {"domain": "a:1", "service_discovery_url": "file:///etc"},
+            "service_discovery_url",
+        ),
     ],
 )
 def test_bad_spec(kind: StorageType, spec: dict[str, Any], field: str) -> None:
@@ -96,6 +107,8 @@ def test_spec_is_completed() -> None:
     spec = check_storage_spec(StorageType.NFS, {"root_path": "/data//kv", "key_count_per_file": 0})
     assert spec == {"root_path": "/data/kv/", "key_count_per_file": 1}
     assert check_storage_spec(StorageType.MOONCAKE, _MOONCAKE)["rdma_device"] == ""
+    pool = check_storage_spec(StorageType.TAIR_MEMPOOL, {"domain": "[::1]:7800, b.local:7800"})
+    assert (pool["media_type"], pool["timeout"], pool["service_discovery_url"]) == (0, 0, "")
 
 
 @pytest.mark.parametrize(

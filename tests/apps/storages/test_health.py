@@ -120,7 +120,8 @@ def test_a_full_storage_leaves_placement_only(
     [
         (StorageType.HF3FS, {"mountpoint": "/nowhere/mnt", "root_dir": "kv"}, "mountpoint does not exist"),
         (StorageType.MOONCAKE, {"master_service_entry": "127.0.0.1:1"}, "cannot hold blocks"),
-        (StorageType.TAIR_MEMPOOL, {"domain": "x"}, "cannot hold blocks"),
+        (StorageType.TAIR_MEMPOOL, {"domain": "x"}, "not host:port"),
+        (StorageType.TAIR_MEMPOOL, {"domain": "127.0.0.1:1"}, "127.0.0.1:1: "),
     ],
 )
 def test_probe_says_why(kind: StorageType, spec: dict[str, str], reason: str) -> None:
