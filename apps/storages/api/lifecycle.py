@@ -9,7 +9,6 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.throttling import ScopedRateThrottle
 
-from apps.storages.api.presentation import storages_shown
 from apps.storages.api.requests import FORCE, is_forced
 from apps.storages.api.serializers import (
     BulkInput,
@@ -20,6 +19,7 @@ from apps.storages.api.serializers import (
     TrialOutput,
 )
 from apps.storages.choices import BulkAction
+from apps.storages.presentation import storages_shown
 from apps.storages.selectors import storage_get
 from apps.storages.services import (
     storage_abandon,

@@ -13,10 +13,10 @@ from apps.common.api.versions import expected_version
 from apps.storages.api.filters import StorageFilter
 from apps.storages.api.health import HealthViews
 from apps.storages.api.lifecycle import LifecycleViews
-from apps.storages.api.presentation import storages_shown
 from apps.storages.api.requests import FORCE, is_forced
 from apps.storages.api.serializers import StorageChange, StorageInput, StorageOutput
 from apps.storages.models import Storage
+from apps.storages.presentation import storages_shown
 from apps.storages.selectors import storage_get, storage_list
 from apps.storages.services import storage_add, storage_remove, storage_update
 from kvcm_platform.core.types import StorageType

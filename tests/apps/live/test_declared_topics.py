@@ -19,6 +19,7 @@ from apps.live import consumers, snapshots
 from apps.live.access import ticket_issue
 from apps.live.snapshots import SnapshotTopic, snapshot_feed
 from apps.live.topics import topics
+from tests.factories.objects import make_storage
 from tests.support.eventually import eventually_async
 from tests.support.websocket import receive_until
 
@@ -170,3 +171,14 @@ def test_the_picture_has_the_members_of_rest(server) -> None:
     alert.save()
     (form,) = alerts_live.alerts_picture()["firing"]
     assert set(form) == members
+
+
+async def test_storages_are_pushed(connect, account, tmp_path) -> None:
+    await sync_to_async(make_storage)(tmp_path)
+    socket = await connect(await sync_to_async(account)())
+    await socket.send_json({"op": "subscribe", "topics": ["storages"]})
+    snapshot = await socket.receive_json()
+    assert [row["name"] for row in snapshot["data"]["storages"]] == ["nfs_a"]
+    await sync_to_async(make_storage)(tmp_path, "nfs_b")
+    message = await receive_until(socket, lambda m: len(m["data"]["storages"]) == 2, 5)
+    assert message["seq"] > snapshot["seq"]
