@@ -11,6 +11,8 @@ log = structlog.get_logger(__name__)
 
 DUTIES_TASK = "apps.cache_index.tasks.run_duties"
 """Sent by whoever knows that the index has something due."""
+COPIES_TASK = "apps.copies.tasks.run_copies"
+"""Sent by whoever knows that blocks have to move between storages."""
 
 
 def enqueue(task: str, **kwargs: Any) -> bool:

@@ -13,7 +13,7 @@ import structlog
 from django.db import DatabaseError, close_old_connections
 from django.utils import timezone
 
-from apps.common.queue import DUTIES_TASK, enqueue
+from apps.common.queue import COPIES_TASK, DUTIES_TASK, enqueue
 from apps.common.redis_client import blocks_client, figures_client, index_client
 from apps.control.leader import Leader
 from apps.control.life import LifeKeeper
@@ -119,6 +119,13 @@ class Duties:
             self._wake_id = entries[-1][0]
             if self._leader.is_leader:
                 _send_duties(client)
+                if any(self._migrates(fields.get(b"group", b"")) for _, fields in entries):
+                    _send_copies(client)
+
+    def _migrates(self, group: bytes) -> bool:
+        """Whether a policy of the group may make room."""
+        known = self._registry.groups.get(group.decode())
+        return known is not None and known.migration is not None and known.migration.is_enabled
 
     def note_seen(self) -> None:
         """Instances whose request counter moved since the last look were there in between."""
@@ -134,6 +141,11 @@ class Duties:
 def _send_duties(client: redis.Redis) -> None:
     if index_duties.enqueue_once(client) and not enqueue(DUTIES_TASK):
         index_duties.begun(client)
+
+
+def _send_copies(client: redis.Redis) -> None:
+    if index_duties.enqueue_once(client, name=keyspace.COPIES_QUEUED):
+        enqueue(COPIES_TASK)
 
 
 def _with_database(work: Callable[[], object]) -> object:

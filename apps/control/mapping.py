@@ -106,8 +106,9 @@ def storage_config(entry: StorageEntry) -> pb.StorageConfig:
     )
     spec = getattr(config, _SPEC_MEMBER[entry.type])
     spec.SetInParent()
-    for name, value in entry.spec.items():
-        setattr(spec, name, value)
+    for name in spec.DESCRIPTOR.fields_by_name:
+        if name in entry.spec:
+            setattr(spec, name, entry.spec[name])
     return config
 
 

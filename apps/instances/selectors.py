@@ -82,6 +82,12 @@ def group_entries() -> list[GroupEntry]:
     return [detail.entry for detail in group_details(list(InstanceGroup.objects.order_by("name")))]
 
 
+def groups_migrate() -> bool:
+    """Whether some group has a migration policy that is on."""
+    policies = InstanceGroup.objects.filter(migration__isnull=False).values_list("migration", flat=True)
+    return any(policy["is_enabled"] for policy in policies)
+
+
 def instance_list(*, acting: Actor) -> QuerySet[Instance]:
     """The instances that `acting` may see, their group loaded and its name as `instance_group`."""
     instances = Instance.objects.select_related("group").annotate(instance_group=F("group__name"))

@@ -75,10 +75,14 @@ class Deleter(Protocol):
 
 @dataclass(slots=True)
 class DeletionReport:
+    """`deleted_on` = deletions by number of their storage, `refused_on` = why there was one that failed."""
+
     deleted: int = 0
     orphaned: int = 0
     postponed: int = 0
     reasons: dict[str, int] = field(default_factory=dict)
+    deleted_on: dict[int, int] = field(default_factory=dict)
+    refused_on: dict[int, str] = field(default_factory=dict)
 
 
 async def delete_due(
@@ -136,12 +140,15 @@ async def _delete_on(
     if gone:
         await pending.done([d.handle for d in gone])
         report.deleted += len(gone)
+        number = gone[0].storage_number
+        report.deleted_on[number] = report.deleted_on.get(number, 0) + len(gone)
         if not isinstance(deleter, str):
             await deleter.settled([item for d in gone for item in d.objects])
     if kept:
         delay_ms = RETRY_MS + random.randrange(RETRY_JITTER_MS)  # noqa: S311
         await pending.postpone([d.handle for d in kept], delay_ms)
         report.postponed += len(kept)
+        report.refused_on[kept[0].storage_number] = next(filter(None, reasons))
         for reason in filter(None, reasons):
             report.reasons[reason] = report.reasons.get(reason, 0) + 1
 

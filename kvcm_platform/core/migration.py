@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from .registry import GroupEntry, MigrationPolicy, Registry, StorageEntry
+from .types import Retention
 
 
 class Direction(StrEnum):
@@ -20,6 +21,28 @@ class Direction(StrEnum):
     DEMOTION = "demotion"
     PROMOTION = "promotion"
     REQUEST = "request"
+
+
+@dataclass(frozen=True, slots=True)
+class CopyRequest:
+    """What somebody asked for: blocks of a group, or of one instance, from a storage to another."""
+
+    id: str
+    group: str
+    instance_id: str
+    source: str
+    target: str
+    retention: Retention
+    idle_seconds: int = 0
+    """Only blocks that were not used for so long; 0 = all."""
+    most_bytes: int = 0
+    """0 = no limit. What earlier rounds moved is taken off by the caller."""
+    max_bytes_per_second: int = 0
+    is_verified: bool = True
+
+    @property
+    def name(self) -> str:
+        return f"r:{self.id}"
 
 
 class Measure(StrEnum):

@@ -18,13 +18,12 @@ import structlog
 from redis.exceptions import RedisError
 
 from kvcm_platform.core import migration as rules
-from kvcm_platform.core.migration import Direction
+from kvcm_platform.core.migration import CopyRequest, Direction
 from kvcm_platform.core.registry import GroupEntry, InstanceEntry, MigrationPolicy, Registry, StorageEntry
-from kvcm_platform.core.types import Retention
 from kvcm_platform.duties.copy_bytes import CopyBytes
 from kvcm_platform.duties.copy_waves import Migration, Progress, Stop, Tally, Waves
 from kvcm_platform.duties.session import IndexSession
-from kvcm_platform.index import copying, keyspace
+from kvcm_platform.index import copy_totals, copying, keyspace
 from kvcm_platform.index.ages import AgeWalk, HeldRun, Run, held
 from kvcm_platform.index.held_bytes import live_usage
 from kvcm_platform.index.shards import shards_of
@@ -41,28 +40,6 @@ MOST_RUNS = 100_000
 """Runs that a round looks at."""
 MOST_HOT_RUNS = 256
 """Runs of a shard that one round brings back."""
-
-
-@dataclass(frozen=True, slots=True)
-class CopyRequest:
-    """What somebody asked for: blocks of a group, or of one instance, from a storage to another."""
-
-    id: str
-    group: str
-    instance_id: str
-    source: str
-    target: str
-    retention: Retention
-    idle_seconds: int = 0
-    """Only blocks that were not used for so long; 0 = all."""
-    most_bytes: int = 0
-    """0 = no limit. What earlier rounds moved is taken off by the caller."""
-    max_bytes_per_second: int = 0
-    is_verified: bool = True
-
-    @property
-    def name(self) -> str:
-        return f"r:{self.id}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +118,8 @@ class CopyRound:
             if waves.owed_seconds:
                 at = self._index.now_ms() + round(waves.owed_seconds * 1000)
                 await self._index.connection.call("HSET", keyspace.COPY_PACE, what.name, at)
+            totals = {name: getattr(waves.tally, name) for name in copy_totals.NAMES}
+            await copy_totals.add(self._index.connection, what.group.name, what.direction.value, totals)
             if waves.tally.reasons:
                 log.warning("blocks could not be copied", migration=what.name, reasons=waves.tally.reasons)
             return waves.tally

@@ -23,6 +23,7 @@ from kvcm_platform.duties.session import IndexSession
 from kvcm_platform.duties.verify import Verification
 from kvcm_platform.index import keyspace, leaving, pools, sweeps, tickets, trims
 from kvcm_platform.index.connection import Fenced
+from kvcm_platform.index.late_deletions import late_note
 from kvcm_platform.index.pending import QUARANTINE_MS, RedisPending
 from kvcm_platform.index.shards import shards_of
 
@@ -207,6 +208,10 @@ class DutyRun:
                     await self._sweep()
                 await self._index.pusher.flush()
                 waiting = still
+            deletions = self.report.deletions
+            await late_note(
+                self._index.connection, refused=deletions.refused_on, deleted=deletions.deleted_on
+            )
         finally:
             await deleters.close()
 

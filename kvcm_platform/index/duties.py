@@ -54,9 +54,20 @@ def anything_due(client: redis.Redis, known: Registry) -> bool:
     return any(due) or any(not seen.get(b"%d:waiting" % number) for number in checks)
 
 
-def enqueue_once(client: redis.Redis, seconds: float = 5.0) -> bool:
-    """Whether a duties task should be sent: False while one is queued and has not begun."""
-    return bool(client.set(keyspace.DUTIES_QUEUED, "1", nx=True, px=round(seconds * 1000)))
+def oldest_due(client: redis.Redis, known: Registry) -> float | None:
+    """When the oldest deletion that waits is or was due, in unix seconds. Raises redis.RedisError."""
+    pipeline = client.pipeline(transaction=False)
+    for entry in [*known.instances.values(), *leaving.decode(client.hgetall(keyspace.LEAVING))]:
+        for shard in range(entry.shards):
+            due = keyspace.pending_due(keyspace.instance(entry.number, shard))
+            pipeline.zrangebyscore(due, "-inf", "+inf", 0, 1, withscores=True)
+    found = [reply[0][1] / 1000 for reply in pipeline.execute() if reply]
+    return min(found, default=None)
+
+
+def enqueue_once(client: redis.Redis, seconds: float = 5.0, name: str = keyspace.DUTIES_QUEUED) -> bool:
+    """Whether a task should be sent: False while one is queued and has not begun."""
+    return bool(client.set(name, "1", nx=True, px=round(seconds * 1000)))
 
 
 def begun(client: redis.Redis) -> None:

@@ -198,6 +198,8 @@ def pool_lease_deadlines(base: str) -> str:
     return base + ":ld"
 
 
+LATE_DELETIONS = "kvcm:deletions:late"
+"""Hash of storages on which nothing can be deleted: `<number>:since` -> unix ms, `<number>:why` -> reason."""
 FAULTS = "kvcm:faults"
 """Hash of the faults that DebugService injected (index/faults.py)."""
 
@@ -208,6 +210,8 @@ COPIES_LEASE = "{kvcm:copies}:running"
 COPIES_QUEUED = "kvcm:copies:queued"
 COPY_CURSORS = "kvcm:copies:cursors"
 """How far migrations have gone through shards: `<migration>|<shard>` -> JSON (index/ages.py)."""
+COPY_TOTALS = "kvcm:copies:totals"
+"""Hash of what migrations did: `<group>|<direction>|<name>` -> number."""
 COPY_PACE = "kvcm:copies:pace"
 """When migrations with a limit may go on: `<migration>` -> ms."""
 STORAGE_ROUND_LEASE = "{kvcm:storages}:checking"

@@ -36,6 +36,7 @@ INSTALLED_APPS = [
     "apps.instances",
     "apps.control",
     "apps.alerts",
+    "apps.copies",
     # Written by their own maintainers; a checkout without one of them still starts.
     *(
         name

@@ -181,6 +181,8 @@ class ProbeOrder:
     """
     owner: str = ""
     """The name of this installation, for a storage that is made."""
+    is_trial: bool = False
+    """It is not a storage yet: what `may_create` would make may be missing, and nothing is left behind."""
 
 
 @dataclass(frozen=True, slots=True)

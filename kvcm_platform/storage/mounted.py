@@ -180,8 +180,27 @@ def probe_directory(entry: StorageEntry, order: ProbeOrder) -> ProbeResult:
     if order.may_create:
         root.mkdir(parents=True, exist_ok=True)
         marker.mark(str(root), order.owner)
+    elif order.is_trial and not os.path.lexists(root / marker.MARKER):
+        return _try_place(root)
     life = marker.read_mark(str(root)).life
-    path = root / f".kvcm-probe-{os.getpid()}-{secrets.token_hex(4)}"
+    _write_and_read(root)
+    used, size = files.space(str(root))
+    return ProbeResult(True, used_bytes=used, capacity_bytes=size, content_life=life)
+
+
+def _try_place(root: Path) -> ProbeResult:
+    """Whether a root could be made, seen in the folder that is there. Raises OSError."""
+    folder = root
+    while not folder.exists() and folder != folder.parent:
+        folder = folder.parent
+    _write_and_read(folder)
+    used, size = files.space(str(folder))
+    missing = "the folder" if folder != root else "its marker"
+    return ProbeResult(True, f"{missing} is made when the storage is added", None, False, used, size)
+
+
+def _write_and_read(folder: Path) -> None:
+    path = folder / f".kvcm-probe-{os.getpid()}-{secrets.token_hex(4)}"
     try:
         with open(path, "xb") as file:
             file.write(_CONTENT)
@@ -191,13 +210,11 @@ def probe_directory(entry: StorageEntry, order: ProbeOrder) -> ProbeResult:
             raise OSError(errno.EIO, "what was written reads back differently", str(path))
     finally:
         path.unlink(missing_ok=True)
-    used, size = files.space(str(root))
-    return ProbeResult(True, used_bytes=used, capacity_bytes=size, content_life=life)
 
 
 def probe_mountpoint(entry: StorageEntry, order: ProbeOrder) -> ProbeResult:
     """The same below a mountpoint, which is never made. Raises OSError."""
     mountpoint = str(entry.spec["mountpoint"])
-    if order.may_create and not os.path.isdir(mountpoint):
+    if (order.may_create or order.is_trial) and not os.path.isdir(mountpoint):
         raise FileNotFoundError(errno.ENOENT, "the mountpoint does not exist", mountpoint)
     return probe_directory(entry, order)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from kvcm_platform.core.registry import StorageEntry
 from kvcm_platform.core.types import StorageType
 
-from . import dummy, hf3fs, nfs, tair_mempool, vcns_hf3fs
+from . import dummy, hf3fs, mooncake, nfs, tair_mempool, vcns_hf3fs
 from .backend import DataStorageBackend, Ledgers, StorageKind
 
 KINDS: dict[StorageType, StorageKind] = {
@@ -14,6 +14,7 @@ KINDS: dict[StorageType, StorageKind] = {
     StorageType.VCNS_HF3FS: vcns_hf3fs.KIND,
     StorageType.TAIR_MEMPOOL: tair_mempool.KIND,
     StorageType.DUMMY: dummy.KIND,
+    StorageType.MOONCAKE: mooncake.KIND,
 }
 
 

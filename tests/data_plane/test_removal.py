@@ -13,6 +13,7 @@ from kvcm_platform.core.registry import ReclaimSettings
 from kvcm_platform.core.uris import parse_uri
 from kvcm_platform.core.use_cases import Blocks
 from kvcm_platform.index import keyspace, leaving
+from kvcm_platform.index.late_deletions import late_deletions
 from kvcm_platform.storage import marker
 from tests.support.data_plane import DataPlane, found, group, instance, storage
 
@@ -342,3 +343,20 @@ async def test_nothing_is_deleted_below_a_lost_mount(plane, disk):
     plane.make_due()
     assert (await plane.duties()).deletions.deleted == 20
     assert files_under(disk) == []
+
+
+async def test_a_storage_on_which_nothing_can_be_deleted_is_known_with_its_reason(plane, disk, tmp_path):
+    await write_data(plane, KEYS)
+    await plane.service.remove_cache("model-a", Blocks(KEYS[:4], ()), None)
+    plane.make_due()
+    plane.publish(3, storage(tmp_path / "nfs", version=3, is_available=False, unavailable_reason="it hangs"))
+    assert (await plane.duties()).deletions.postponed == 4
+    late = late_deletions(plane.client)
+    assert list(late) == [1] and late[1].why == "nfs_01: it hangs"
+    plane.make_due()
+    await plane.duties()
+    assert late_deletions(plane.client)[1].since == late[1].since
+    plane.publish(4, storage(tmp_path / "nfs", version=4))
+    plane.make_due()
+    assert (await plane.duties()).deletions.deleted == 4
+    assert late_deletions(plane.client) == {}

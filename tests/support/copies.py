@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from kvcm_platform.core import placement
+from kvcm_platform.core.migration import CopyRequest
 from kvcm_platform.core.registry import GroupEntry, InstanceEntry, MigrationPolicy, StorageEntry
 from kvcm_platform.core.types import PreferStrategy, Retention, StorageType
-from kvcm_platform.duties.copies import CopyRequest, CopyRound, copies_lease
+from kvcm_platform.duties.copies import CopyRound, copies_lease
 from kvcm_platform.duties.copy_bytes import CopyBytes
 from kvcm_platform.duties.copy_waves import Migration, Progress, Tally
 from kvcm_platform.duties.session import IndexSession

@@ -41,6 +41,10 @@ class MooncakeMaster:
         return f"http://127.0.0.1:{self.metadata_port}/metadata"
 
     @property
+    def http_address(self) -> str:
+        return f"127.0.0.1:{self.http_port}"
+
+    @property
     def spec(self) -> dict[str, Any]:
         return {
             "local_hostname": "127.0.0.1",
@@ -48,11 +52,15 @@ class MooncakeMaster:
             "protocol": "tcp",
             "rdma_device": "",
             "master_service_entry": f"127.0.0.1:{self.rpc_port}",
-            "master_http_entry": f"127.0.0.1:{self.http_port}",
+            "master_http_entry": self.http_address,
         }
 
+    @staticmethod
+    def storage_of(spec: dict[str, Any], name: str = "moon", number: int = 1) -> StorageEntry:
+        return StorageEntry(name, number, StorageType.MOONCAKE, spec)
+
     def storage(self, name: str = "moon", number: int = 1, **changes: Any) -> StorageEntry:
-        return StorageEntry(name, number, StorageType.MOONCAKE, {**self.spec, **changes})
+        return self.storage_of({**self.spec, **changes}, name, number)
 
     def start(self) -> None:
         command = Path(sys.executable).with_name("mooncake_master")
@@ -94,7 +102,7 @@ class MooncakeMaster:
     def segments(self) -> list[str]:
         return (self._get("get_all_segments") or "").split()
 
-    def keys(self) -> set[str]:
+    def object_keys(self) -> set[str]:
         return set((self._get("get_all_keys") or "").splitlines())
 
     def kill(self) -> None:
@@ -109,11 +117,15 @@ class MooncakeMaster:
         self.start()
         self._await(lambda: len(self.segments()) >= len(self._segments), "the segments are back")
 
+    def kill_one_segment(self) -> None:
+        """Its memory goes; the master notices after some ten seconds."""
+        process = self._segments.pop()
+        process.kill()
+        process.wait()
+
     def kill_segments(self) -> None:
-        for process in self._segments:
-            process.kill()
-            process.wait()
-        self._segments.clear()
+        while self._segments:
+            self.kill_one_segment()
 
     def stop_answering(self) -> None:
         assert self._process is not None
@@ -138,7 +150,7 @@ class MooncakeMaster:
 
     def _get(self, path: str) -> str | None:
         try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{self.http_port}/{path}", timeout=2) as answer:
+            with urllib.request.urlopen(f"http://{self.http_address}/{path}", timeout=2) as answer:
                 return str(answer.read().decode())
         except (OSError, urllib.error.URLError):
             return None

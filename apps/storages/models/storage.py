@@ -57,7 +57,6 @@ class Storage(models.Model):
     device_used_bytes = models.BigIntegerField(null=True)
     device_capacity_bytes = models.BigIntegerField(null=True)
     free_bytes = models.BigIntegerField(null=True)
-    free_published_at = models.DateTimeField(null=True)
     content_life = models.CharField(max_length=256, blank=True)
     needs_content_check = models.BooleanField(default=False)
     content_checked_at = models.DateTimeField(null=True)

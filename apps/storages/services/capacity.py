@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from apps.storages.models import Storage
 from kvcm_platform.core.capacity import Room, Watermarks, free_room, fullest, is_worth_telling
 from kvcm_platform.index.stats import StorageUsage
 
-TELL_ROOM_EVERY = timedelta(seconds=30)
-"""Room alone is published no more often, however fast it changes."""
+TELL_ROOM_EVERY_SECONDS = 30
+"""Room is told in the first check of each such span of time: all storages' in one publication."""
 
 
 def capacity_note(storage: Storage, usage: StorageUsage | None) -> str:
@@ -36,21 +36,29 @@ def capacity_note(storage: Storage, usage: StorageUsage | None) -> str:
     )
 
 
-def room_note(storage: Storage, usage: StorageUsage | None, *, at: datetime) -> bool:
-    """Keep the room for new blocks in the row; whether it changed so much that the data plane must know."""
+def room_note(
+    storage: Storage, usage: StorageUsage | None, *, at: datetime, previous_at: datetime | None
+) -> bool:
+    """Keep the room for new blocks in the row; whether it changed so much that the data plane must know.
+
+    `previous_at` is the time of the check before.
+    """
     if usage is None and storage.capacity_bytes is not None:
+        return False
+    if storage.free_bytes is not None and previous_at is not None and _span(previous_at) == _span(at):
         return False
     rooms = rooms_of(storage, usage)
     marks = Watermarks.of(storage.high_watermark_ratio, storage.low_watermark_ratio)
     now = free_room(rooms, marks.high)
     smallest = min((room.limit_bytes for room in rooms if room.limit_bytes), default=0)
-    told_at = storage.free_published_at
-    if told_at is not None and timedelta(0) <= at - told_at < TELL_ROOM_EVERY:
-        return False
     if not is_worth_telling(storage.free_bytes, now, smallest):
         return False
-    storage.free_bytes, storage.free_published_at = now, at
+    storage.free_bytes = now
     return True
+
+
+def _span(at: datetime) -> int:
+    return int(at.timestamp()) // TELL_ROOM_EVERY_SECONDS
 
 
 def rooms_of(storage: Storage, usage: StorageUsage | None) -> list[Room]:

@@ -76,8 +76,8 @@ def _note(
     full_note(storage, result, capacity_reason=capacity_note(storage, usage))
     content_note(storage, result.content_life, at=at)
     is_changed = segments_note(storage, result, limits=limits, at=at, previous_at=previous_at)
-    is_changed |= room_note(storage, usage, at=at)
-    departure_note(storage, usage, limits=limits, at=at)
+    is_changed |= room_note(storage, usage, at=at, previous_at=previous_at)
+    is_changed |= departure_note(storage, usage, limits=limits, at=at)
     for event, message in _turns(storage, was_available, was_full):
         turn_note(storage, event, at=at, message=message)
         is_changed = True

@@ -28,7 +28,8 @@ def storage_try(
     Raises INVALID_ARGUMENT for a spec that could not be saved, TOO_MANY while others are tried.
     """
     _require(acting)
-    return _try(StorageEntry("", 0, kind, check_storage_spec(kind, spec)), may_create=may_create)
+    entry = StorageEntry("", 0, kind, check_storage_spec(kind, spec))
+    return _try(entry, may_create=may_create, is_trial=True)
 
 
 def storage_try_saved(*, acting: Actor, name: str, spec: Mapping[str, Any] | None = None) -> ProbeResult:
@@ -37,7 +38,8 @@ def storage_try_saved(*, acting: Actor, name: str, spec: Mapping[str, Any] | Non
     storage = storage_get(name=name)
     kind = StorageType(storage.type)
     changed = check_storage_spec(kind, {**storage.spec, **spec_kept(kind, spec or {}, storage.spec)})
-    return _try(StorageEntry(name, storage.number, kind, changed), may_create=False)
+    # As it is, it must be all there.
+    return _try(StorageEntry(name, storage.number, kind, changed), is_trial=changed != storage.spec)
 
 
 def _require(acting: Actor) -> None:
@@ -45,10 +47,10 @@ def _require(acting: Actor) -> None:
     acting.require_all_groups()
 
 
-def _try(entry: StorageEntry, *, may_create: bool) -> ProbeResult:
+def _try(entry: StorageEntry, *, is_trial: bool, may_create: bool = False) -> ProbeResult:
     if not _slots.acquire(blocking=False):
         raise DomainError(Code.TOO_MANY, "too many storages are being tried; try again in a moment")
     try:
-        return probe(entry, may_create_root=may_create)
+        return probe(entry, may_create_root=may_create, is_trial=is_trial)
     finally:
         _slots.release()

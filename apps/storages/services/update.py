@@ -32,6 +32,7 @@ from kvcm_platform.core.validation.storages import (
     LOCATING_FIELDS,
     check_storage_settings,
     check_storage_spec,
+    spec_beyond_protocol,
     spec_kept,
 )
 from kvcm_platform.core.validation.versions import require_version
@@ -49,7 +50,8 @@ def storage_update(
     expected_version: int | None = None,
     is_forced: bool = False,
 ) -> Storage:
-    """Change a storage. Members of `spec` not given stay, unless `is_spec_complete` or another type.
+    """Change a storage. Members of `spec` not given stay, unless the type changes or `is_spec_complete`:
+    the spec came over the protocol, which says all that it has a place for.
 
     Raises NOT_FOUND, INVALID_ARGUMENT, CONFLICT for a stale `expected_version`, IN_USE for one that is
     being removed, and, unless `is_forced`, IN_USE for a change that makes stored blocks unreachable and
@@ -64,9 +66,11 @@ def storage_update(
     apply_settings(draft, check_storage_settings(replace(settings_of(draft), **(settings or {}))))
     new_kind = kind or StorageType(draft.type)
     if spec is not None or new_kind != draft.type:
-        is_whole = is_spec_complete or new_kind != draft.type
-        given = spec or {} if new_kind != draft.type else spec_kept(new_kind, spec or {}, draft.spec)
-        draft.spec = check_storage_spec(new_kind, {**({} if is_whole else draft.spec), **given})
+        given, kept = spec or {}, dict[str, Any]()
+        if new_kind == draft.type:
+            given = spec_kept(new_kind, given, draft.spec)
+            kept = spec_beyond_protocol(new_kind, draft.spec) if is_spec_complete else draft.spec
+        draft.spec = check_storage_spec(new_kind, {**kept, **given})
         draft.type = new_kind.value
     is_moved = _is_moved(before, state_of(draft))
     if is_moved and not is_forced:

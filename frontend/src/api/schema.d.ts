@@ -391,6 +391,75 @@ export interface paths {
         patch: operations["session_update"];
         trace?: never;
     };
+    "/api/v1/cache/migrations/": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description Migrations of blocks between storages: those requested, and those of groups' policies. */
+        get: operations["cache_migrations_list"];
+        put?: never;
+        /** @description Migrations of blocks between storages: those requested, and those of groups' policies. */
+        post: operations["cache_migrations_create"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/cache/migrations/{id}/": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description Migrations of blocks between storages: those requested, and those of groups' policies. */
+        get: operations["cache_migrations_retrieve"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/cache/migrations/{id}/cancel/": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** @description Migrations of blocks between storages: those requested, and those of groups' policies. */
+        post: operations["cache_migrations_cancel_create"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/cache/migrations/preview/": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description What the policy of a group would move now. */
+        get: operations["cache_migrations_preview_retrieve"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/events/": {
         parameters: {
             query?: never;
@@ -740,6 +809,14 @@ export interface components {
             refused_blocks: number;
             refused_sessions: number;
         };
+        /** @description What was last used at least so long ago, up to the next class. */
+        AgeClassOutput: {
+            least_seconds: number;
+            blocks: number;
+            bytes: number;
+            moving_blocks: number;
+            moving_bytes: number;
+        };
         /** @description `groups` = the instance groups concerned that the asking account may see; null = all of them alike. */
         AlertOutput: {
             readonly id: number;
@@ -885,6 +962,8 @@ export interface components {
         };
         /** @enum {string} */
         DepartureOutputKindEnum: "draining" | "leaving";
+        /** @enum {string} */
+        DirectionEnum: "demotion" | "promotion" | "request";
         /** @description What every failed request answers. */
         Error: {
             code: string;
@@ -1154,6 +1233,41 @@ export interface components {
             verify?: boolean;
             enabled?: boolean;
         };
+        /** @description Blocks of a group, or of one instance, that are to go from one storage to another. */
+        MigrationInputRequest: {
+            source: string;
+            target: string;
+            /** @default  */
+            instance_group: string;
+            /** @default  */
+            instance_id: string;
+            /**
+             * @description idle: only what was not used for idle_seconds
+             * @default all
+             */
+            scope: components["schemas"]["ScopeEnum"];
+            /** @default 0 */
+            idle_seconds: number;
+            /**
+             * @description 0 = no limit
+             * @default 0
+             */
+            max_bytes: number;
+            /**
+             * @description 0 = no limit
+             * @default 0
+             */
+            max_bytes_per_second: number;
+            /** @default delete_source */
+            retention: components["schemas"]["RetentionEnum"];
+            /** @default true */
+            verify: boolean;
+            /**
+             * @description say what would move, and move nothing
+             * @default false
+             */
+            dry_run: boolean;
+        };
         MigrationOutput: {
             source: string;
             target: string;
@@ -1167,6 +1281,51 @@ export interface components {
             verify: boolean;
             enabled: boolean;
         };
+        /** @description One migration. `eta_seconds` is null while nothing tells; planned figures are null where unknown. */
+        MigrationRunOutput: {
+            id: number;
+            direction: components["schemas"]["DirectionEnum"];
+            instance_group: string;
+            instance_id: string;
+            source: string;
+            target: string;
+            retention: components["schemas"]["RetentionEnum"];
+            idle_seconds: number;
+            max_bytes: number;
+            max_bytes_per_second: number;
+            verify: boolean;
+            trigger: string;
+            state: components["schemas"]["MigrationRunOutputStateEnum"];
+            cancel_requested: boolean;
+            planned_blocks: number | null;
+            planned_bytes: number | null;
+            copied_blocks: number;
+            copied_bytes: number;
+            there_blocks: number;
+            there_bytes: number;
+            skipped_blocks: number;
+            failed_blocks: number;
+            rounds: number;
+            /** Format: double */
+            busy_seconds: number;
+            /** Format: double */
+            eta_seconds: number | null;
+            stop: string;
+            detail: string;
+            reasons: {
+                [key: string]: number;
+            };
+            /** Format: date-time */
+            created_at: string;
+            /** Format: date-time */
+            started_at: string | null;
+            /** Format: date-time */
+            updated_at: string;
+            /** Format: date-time */
+            ended_at: string | null;
+        };
+        /** @enum {string} */
+        MigrationRunOutputStateEnum: "queued" | "running" | "done" | "cancelled" | "failed";
         ModelDeploymentOutput: {
             model_name: string;
             dtype: string;
@@ -1373,6 +1532,21 @@ export interface components {
             previous?: string | null;
             results: components["schemas"]["InstanceOutput"][];
         };
+        PaginatedMigrationRunOutputList: {
+            /** @example 123 */
+            count: number;
+            /**
+             * Format: uri
+             * @example http://api.example.org/accounts/?page=4
+             */
+            next?: string | null;
+            /**
+             * Format: uri
+             * @example http://api.example.org/accounts/?page=2
+             */
+            previous?: string | null;
+            results: components["schemas"]["MigrationRunOutput"][];
+        };
         PaginatedReceiverOutputList: {
             /** @example 123 */
             count: number;
@@ -1569,6 +1743,16 @@ export interface components {
         PolicyEnum: "unspecified" | "lru" | "lfu" | "ttl";
         /** @enum {string} */
         PreferStrategyEnum: "unspecified" | "always_3fs" | "prefer_3fs" | "always_mooncake" | "prefer_mooncake" | "always_tair_mempool" | "prefer_tair_mempool" | "always_vcns_3fs" | "prefer_vcns_3fs" | "always_tair_mempool_ssd" | "prefer_tair_mempool_ssd" | "always_nfs" | "prefer_nfs";
+        /** @description What would move now. `is_complete` false: there was too much to look at, figures are lower bounds. */
+        PreviewOutput: {
+            obstacle: string;
+            moving_blocks: number;
+            moving_bytes: number;
+            there_blocks: number;
+            is_complete: boolean;
+            shares: components["schemas"]["ShareOutput"][];
+            ages: components["schemas"]["AgeClassOutput"][];
+        };
         Process: {
             role: string;
             node: string;
@@ -1711,6 +1895,8 @@ export interface components {
                 [key: string]: unknown;
             };
         };
+        /** @enum {string} */
+        ScopeEnum: "all" | "idle";
         /** @description Memory of one node of a pool. `used_bytes` = what the node says, `usage` = what the index does. */
         SegmentOutput: {
             number: number;
@@ -1746,6 +1932,15 @@ export interface components {
         };
         /** @enum {string} */
         SeverityEnum: "info" | "warning" | "critical";
+        /** @description How full the source is, by one measure. */
+        ShareOutput: {
+            measure: string;
+            used_bytes: number;
+            own_bytes: number;
+            capacity_bytes: number;
+            /** Format: double */
+            ratio: number;
+        };
         /** @description Empty `rule` and `subject` fit everything; `subject` may hold `*` and `?`. */
         SilenceInputRequest: {
             /** @default  */
@@ -4143,6 +4338,334 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["SessionOutput"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    cache_migrations_list: {
+        parameters: {
+            query?: {
+                direction?: ("demotion" | "promotion" | "request")[];
+                instance_group?: string;
+                instance_id?: string;
+                /** @description Which field to use when ordering the results. */
+                ordering?: string;
+                /** @description A page number within the paginated result set. */
+                page?: number;
+                /** @description Number of results to return per page. */
+                page_size?: number;
+                /** @description A search term. */
+                search?: string;
+                source?: string;
+                state?: ("cancelled" | "done" | "failed" | "queued" | "running")[];
+                target?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PaginatedMigrationRunOutputList"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    cache_migrations_create: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["MigrationInputRequest"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PreviewOutput"];
+                };
+            };
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["MigrationRunOutput"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    cache_migrations_retrieve: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["MigrationRunOutput"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    cache_migrations_cancel_create: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["MigrationRunOutput"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    cache_migrations_preview_retrieve: {
+        parameters: {
+            query: {
+                instance_group: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PreviewOutput"];
                 };
             };
             400: {

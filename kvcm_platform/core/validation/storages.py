@@ -49,6 +49,8 @@ class SpecField:
     """It says where the data is: another value makes the stored blocks unreachable."""
     is_secret: bool = False
     """A URL that may carry a password, which is hidden from whoever reads the spec."""
+    is_rest_only: bool = False
+    """The protocol has no place for it: what comes from there neither sets nor clears it."""
     choices: tuple[Choice, ...] = ()
     help: str = ""
     unit: str = ""
@@ -169,6 +171,13 @@ SPEC_FIELDS: dict[StorageType, tuple[SpecField, ...]] = {
             help="Address of the mooncake master.",
             example="localhost:50051",
         ),
+        SpecField(
+            "master_http_entry",
+            "Master's HTTP address",
+            is_rest_only=True,
+            help="Where the master answers /health and /metrics. Empty: the master's host, port 9003.",
+            example="localhost:9003",
+        ),
     ),
     StorageType.TAIR_MEMPOOL: (
         SpecField(
@@ -260,6 +269,12 @@ def spec_kept(kind: StorageType, given: Mapping[str, Any], stored: Mapping[str, 
         name: stored[name] if name in stored and value == shown[name] else value
         for name, value in given.items()
     }
+
+
+def spec_beyond_protocol(kind: StorageType, stored: Mapping[str, Any]) -> dict[str, Any]:
+    """The members that a spec which came over the protocol says nothing about."""
+    names = {field.name for field in SPEC_FIELDS[kind] if field.is_rest_only}
+    return {name: value for name, value in stored.items() if name in names}
 
 
 def _spec_value(spec_field: SpecField, value: Any) -> str | int | bool:

@@ -11,7 +11,7 @@ def declared() -> list[Condition]:
 
 def test_conditions_of_every_app_are_found() -> None:
     names = [condition.name for condition in declared()]
-    assert {"storage_down", "storage_full", "storage_nearly_full"} <= set(names)
+    assert {"storage_down", "drain_stuck", "index_in_doubt"} <= set(names)
     assert len(names) == len(set(names))
 
 

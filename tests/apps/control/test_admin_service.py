@@ -12,6 +12,7 @@ import redis
 
 from apps.accounts.models import User
 from apps.audit.models import AuditEntry
+from apps.storages.services import storage_update
 from kvcm_platform.core.registry import FairnessLimits, MigrationPolicy, StorageEntry
 from kvcm_platform.core.types import StorageType
 from kvcm_platform.index import heartbeat, keyspace, leaving
@@ -19,8 +20,10 @@ from kvcm_platform.index import registry as index_registry
 from kvcm_platform.index.chunks import CacheCounters
 from kvcm_platform.pb import admin_service_pb2 as pb
 from tests.apps.control.conftest import Control
+from tests.factories.actors import OPERATOR
 from tests.factories.messages import group_message, nfs_config, register_request
 from tests.factories.objects import make_group, make_instance, make_storage
+from tests.support.mooncake import MooncakeMaster
 
 
 def code(answer: Any) -> int:
@@ -91,6 +94,22 @@ def test_bad_storage(control: Control, storage: pb.StorageConfig | None, expecte
     answer = control.call("AddStorage", pb.AddStorageRequest(storage=storage))
     assert code(answer) == expected
     assert word in answer.header.status.message
+
+
+def test_members_beyond_the_protocol_outlive_it(
+    control: Control, index: redis.Redis, mooncake: MooncakeMaster
+) -> None:
+    said = {name: value for name, value in mooncake.spec.items() if name != "master_http_entry"}
+    config = pb.StorageConfig(global_unique_name="moon", mooncake=pb.MooncakeStorageSpec(**said))
+    assert code(control.call("AddStorage", pb.AddStorageRequest(storage=config))) == pb.OK
+    storage_update(acting=OPERATOR, name="moon", spec={"master_http_entry": mooncake.http_address})
+    listed = control.call("ListStorage", pb.ListStorageRequest()).storage
+    assert listed[0].mooncake == config.mooncake
+    config.mooncake.local_hostname = "127.0.0.2"
+    assert code(control.call("UpdateStorage", pb.UpdateStorageRequest(storage=config))) == pb.OK
+    entry = index_registry.read(index).storages["moon"]
+    assert entry.is_available
+    assert entry.spec == {**mooncake.spec, "local_hostname": "127.0.0.2"}
 
 
 def test_storage_that_must_be_available(control: Control, tmp_path: Path) -> None:

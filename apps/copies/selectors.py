@@ -1,0 +1,52 @@
+"""Reads of migrations."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from django.db.models import Count, QuerySet
+
+from apps.common.actor import Actor
+from apps.copies.choices import OPEN_STATES, RunState
+from apps.copies.models import CopyRun
+from kvcm_platform.core.errors import Code, DomainError
+from kvcm_platform.core.migration import CopyRequest, Direction
+
+
+def run_list(*, acting: Actor) -> QuerySet[CopyRun]:
+    """The runs that `acting` may see, newest first."""
+    runs = CopyRun.objects.order_by("-id")
+    return runs if acting.groups is None else runs.filter(group_name__in=acting.groups)
+
+
+def run_get(*, acting: Actor, run_id: int) -> CopyRun:
+    """Raises NOT_FOUND, also for a run outside the actor's scope."""
+    run = run_list(acting=acting).filter(pk=run_id).first()
+    if run is None:
+        raise DomainError(Code.NOT_FOUND, f"migration {run_id} does not exist", field="id")
+    return run
+
+
+def open_requests(*, at_most: int) -> list[CopyRequest]:
+    """What was requested and is not over, the oldest first."""
+    runs = CopyRun.objects.filter(
+        direction=Direction.REQUEST.value,
+        state__in=[state.value for state in OPEN_STATES],
+        is_cancel_wanted=False,
+    )
+    return [run.request() for run in runs.order_by("id")[:at_most]]
+
+
+def eta_of(run: CopyRun) -> timedelta | None:
+    """How long a running migration will still take at the pace it had; None where nothing says so."""
+    if run.state != RunState.RUNNING or not run.planned_bytes or not run.busy_seconds or not run.moved_bytes:
+        return None
+    left = max(0, run.planned_bytes - run.moved_bytes)
+    return timedelta(seconds=left * run.busy_seconds / run.moved_bytes)
+
+
+def open_counts() -> dict[tuple[str, str], int]:
+    """(group, direction) -> runs that are not over."""
+    runs = CopyRun.objects.filter(state__in=[state.value for state in OPEN_STATES]).order_by()
+    rows = runs.values_list("group_name", "direction").annotate(Count("id"))
+    return {(group, direction): count for group, direction, count in rows}

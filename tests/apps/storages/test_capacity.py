@@ -1,0 +1,130 @@
+"""Storages with a capacity, full devices, and how often their room is published."""
+
+from __future__ import annotations
+
+import os
+import random
+import subprocess
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+import redis
+from django.utils import timezone
+
+from apps.storages.models import Storage, StorageIncident
+from apps.storages.services import CheckedStorage, checks_note, storage_update
+from apps.storages.tasks import check_storages
+from kvcm_platform.core.health import HealthLimits
+from kvcm_platform.index import registry as index_registry
+from kvcm_platform.index.stats import StorageUsage
+from kvcm_platform.storage.backend import ProbeResult
+from tests.apps.storages.looks import check, occupy, published, vacate
+from tests.factories.actors import ADMIN
+from tests.factories.objects import make_storage
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 4 MiB."""
+    if os.geteuid():
+        pytest.fail("mounting a file system of memory takes root")
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(folder)], check=True)
+    yield folder
+    subprocess.run(["umount", "-l", str(folder)], check=True)
+
+
+def test_it_turns_at_its_high_watermark_and_back_below_the_low_one(
+    index: redis.Redis, tmp_path: Path
+) -> None:
+    storage = make_storage(tmp_path, capacity_bytes=10_000, high_watermark_ratio=0.8, low_watermark_ratio=0.5)
+    said = []
+    for used in (7999, 8000, 9000, 5000, 4999, 7000):
+        check("nfs_a", True, usages={storage.number: StorageUsage(used_bytes=used, blocks=1)})
+        entry = published(index)
+        said.append((entry.is_served, entry.is_writable))
+    open_, full = (True, True), (True, False)
+    assert said == [open_, full, full, full, open_, open_]
+    (incident,) = StorageIncident.objects.all()
+    assert incident.kind == "full"
+    assert "8000 of 10000 bytes of its capacity" in incident.reason
+    assert incident.ended_at is not None
+
+
+def test_the_index_away_changes_nothing(index: redis.Redis, tmp_path: Path) -> None:
+    storage = make_storage(tmp_path, capacity_bytes=10_000)
+    check("nfs_a", True, usages={storage.number: StorageUsage(used_bytes=10_000)})
+    assert published(index).is_full
+    check("nfs_a", True, usages=None)
+    assert published(index).is_full
+    assert "10000 of 10000" in published(index).refusal
+    storage_update(acting=ADMIN, name="nfs_a", settings={"capacity_bytes": None})
+    check("nfs_a", True, usages=None)
+    assert published(index).is_writable
+
+
+def test_the_checks_read_the_index(index: redis.Redis, tmp_path: Path) -> None:
+    storage = make_storage(tmp_path, capacity_bytes=8192)
+    occupy(index, storage, 8192)
+    check_storages()
+    entry = published(index)
+    assert (entry.is_served, entry.is_writable, entry.free_bytes) == (True, False, 0)
+    vacate(index)
+    check_storages()
+    assert published(index).is_writable
+
+
+def test_a_full_device_leaves_placement_and_stays_readable(index: redis.Redis, small_disk: Path) -> None:
+    make_storage(small_disk)
+    filler = small_disk / "filler"
+    with pytest.raises(OSError, match="No space left"), filler.open("wb", buffering=0) as file:
+        while True:
+            file.write(b"x" * 65_536)
+    check_storages()
+    entry = published(index)
+    assert (entry.is_served, entry.is_writable) == (True, False)
+    assert "No space left on device" in entry.refusal
+    assert StorageIncident.objects.get().kind == "full"
+    filler.unlink()
+    check_storages()
+    assert published(index).is_writable
+
+
+def test_the_watermark_holds_for_the_device_too(index: redis.Redis, small_disk: Path) -> None:
+    make_storage(small_disk, high_watermark_ratio=0.5)
+    (small_disk / "filler").write_bytes(b"x" * (3 << 20))
+    check_storages()
+    assert "bytes of its device are used" in published(index).refusal
+
+
+def test_room_is_published_rarely_under_load(index: redis.Redis, tmp_path: Path) -> None:
+    """Twenty storages fill and empty at random for ten minutes; a check each 5 s."""
+    chance = random.Random(7)
+    names = [f"s{number:02}" for number in range(20)]
+    used = dict.fromkeys(names, 500_000)
+    for name in names:
+        make_storage(tmp_path, name)
+    limits, began = HealthLimits(), timezone.now() + timedelta(minutes=1)
+    before = index_registry.read_version(index) or 0
+    rounds = 120
+    for number in range(rounds):
+        at = began + timedelta(seconds=5 * number)
+        checks = []
+        for storage in Storage.objects.order_by("name"):
+            moved = used[storage.name] + chance.randint(-6_000, 9_000)
+            used[storage.name] = min(900_000, max(100_000, moved))
+            result = ProbeResult(True, used_bytes=used[storage.name], capacity_bytes=1_000_000)
+            checks.append(CheckedStorage(storage.entry(), result, at))
+        checks_note(checks=checks, usages={}, limits=limits)
+    published_times = (index_registry.read_version(index) or 0) - before
+    per_minute = published_times / (rounds * 5 / 60)
+    print(f"{published_times} publications, {per_minute:.1f} a minute for {len(names)} storages")
+    assert per_minute <= 2.1, "whatever the number of storages"
+    told = {name: entry.free_bytes for name, entry in index_registry.read(index).storages.items()}
+    for name in names:
+        assert abs((told[name] or 0) - (1_000_000 - used[name])) < 0.15 * 1_000_000

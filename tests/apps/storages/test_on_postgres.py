@@ -1,0 +1,32 @@
+"""Health and removals over PostgreSQL: the same tests, with the locks of another database."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support.postgres import running_postgres
+
+FILES = ("test_segments.py", "test_leaving.py", "test_history.py")
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parents[2]
+
+
+@pytest.mark.timeout(240)
+def test_the_same_over_postgres() -> None:
+    with running_postgres() as folder:
+        url = f"postgresql://postgres@/postgres?host={folder / 'postgres'}"
+        run = subprocess.run(
+            [sys.executable, "-m", "pytest", "-q", *(str(HERE / name) for name in FILES)],
+            cwd=ROOT,
+            env={**os.environ, "DATABASE_URL": url},
+            capture_output=True,
+            text=True,
+            timeout=200,
+            check=False,
+        )
+    assert run.returncode == 0, run.stdout[-5000:]
