@@ -2,7 +2,8 @@
 
 What cannot be known (did the dying call take effect?) is left open; everything else is held against a
 naive model: no URI is issued twice, readers get only what was finished and not removed, what was
-acknowledged stays, and in the end not a byte is left on the disk or in the usage.
+acknowledged stays, no two blocks have the same memory of a pool, and in the end not a byte is left on
+the disk, in the usage or taken of the pool's memory.
 """
 
 from __future__ import annotations
@@ -17,10 +18,14 @@ from dataclasses import dataclass, field
 import pytest
 
 from kvcm_platform.core.errors import Code, DomainError
+from kvcm_platform.core.types import StorageType
 from kvcm_platform.core.uris import parse_uri
 from kvcm_platform.core.use_cases import Blocks
 from kvcm_platform.index import keyspace
-from tests.support.data_plane import DataPlane, data_plane, found, instance
+from kvcm_platform.index.pool_recount import recount_pools
+from kvcm_platform.storage import registry as storage_types
+from tests.support.data_plane import DataPlane, data_plane, found, group, instance
+from tests.support.pools import LEDGER_KIND, check_apart, figures, leases, pool, segment
 
 SHARDS = {"model-a": 1, "hybrid": 3}
 NUMBERS = {"model-a": 0xABC, "hybrid": 0xDEF}
@@ -31,6 +36,8 @@ SPECS = {
     "attention": ["full"],
     "recurrent": ["state"],
 }
+SEGMENTS = {101: 1, 102: 3}
+"""Slabs of the pool's segments: room for some of the programs' blocks, not for all."""
 PROCESSES = 3
 
 
@@ -70,6 +77,11 @@ class Model:
 
     def places(self) -> Iterable[Written]:
         return self.owner.values()
+
+    def needed(self) -> set[str]:
+        """URIs whose places no other block may have."""
+        writing = {uri for one in self.open for place in one.places for uri in place.uris}
+        return (writing - self.removed).union(*self.sure.values())
 
 
 class Program:
@@ -133,6 +145,7 @@ class Program:
             for uri in uris:
                 write_slot(uri)
         self.model.open.append(Open(instance_id, started, places))
+        check_apart(uri for uri in self.model.needed() if uri.startswith("pace:"))
 
     async def start(self, plane: DataPlane) -> None:
         instance_id, keys = self.prompt()
@@ -263,6 +276,7 @@ class Program:
         count = await plane.recount()
         assert (count.has_drift, count.reserved) == (False, 0)
         assert count.used or not served
+        await check_memory(plane)
 
 
 def pass_time(plane: DataPlane) -> None:
@@ -281,25 +295,55 @@ def pass_time(plane: DataPlane) -> None:
                         late = header[:1] + (1).to_bytes(6) * (past // 6) + header[1 + past :]
                         client.hset(name, session, late)
                     client.zadd(due, {session: 1})
-    deadlines = keyspace.group_reservation_deadlines(keyspace.group(1))
-    for reserved in client.zrange(deadlines, 0, -1):
-        client.zadd(deadlines, {reserved: 1})
+    deadlines = [keyspace.group_reservation_deadlines(keyspace.group(1))]
+    deadlines += [keyspace.pool_lease_deadlines(keyspace.storage(number)) for number in SEGMENTS]
+    for name in deadlines:
+        for member in client.zrange(name, 0, -1):
+            client.zadd(name, {member: 1})
+
+
+async def check_memory(plane: DataPlane) -> None:
+    """What is taken of pools is what blocks have, and no lease is left."""
+    session = await plane.session()
+    storages = list(session.registry.storages.values())
+    for count in await recount_pools(plane.index, storages, session.instances, repair=False):
+        assert (count.leaked, count.missing) == ([], [])
+        assert leases(plane.client, count.segment.number) == []
 
 
 def write_slot(uri: str) -> None:
     """What an engine does with its place."""
     place = parse_uri(uri)
+    if place.scheme == "pace":
+        return
     os.makedirs(os.path.dirname(place.path), exist_ok=True)
     with open(os.open(place.path, os.O_CREAT | os.O_WRONLY), "wb") as file:
         file.seek(place.offset)
         file.write(b"x" * place.size)
 
 
+@pytest.fixture(params=[False, True], ids=["files", "pool-first"])
+def has_pool(request) -> bool:
+    return request.param
+
+
 @pytest.fixture
-async def program(plane, empty_valkey, request):
+async def program(plane, empty_valkey, request, has_pool, monkeypatch):
     layers = [("full", 1024), ("state", 512)]
     names = [("attention", ["full"]), ("recurrent", ["state"])]
     plane.publish(2, instance("hybrid", 0xDEF, specs=layers, groups=names, shards=SHARDS["hybrid"]))
+    if has_pool:
+        monkeypatch.setitem(storage_types.KINDS, StorageType.TAIR_MEMPOOL, LEDGER_KIND)
+        # Slots are 4 KiB at least; these parts are larger, so that the pool fills up now and then.
+        layers = [("full", 20_000), ("state", 9_000)]
+        parts = [segment(f"node-{number}", number, slabs) for number, slabs in SEGMENTS.items()]
+        plane.publish(
+            3,
+            pool(*parts),
+            group(storage_candidates=("pool_01", "nfs_01")),
+            instance(specs=[("tp0", 30_000)]),
+            instance("hybrid", 0xDEF, specs=layers, groups=names, shards=SHARDS["hybrid"]),
+        )
     await plane.mirror.refresh()
     async with AsyncExitStack() as stack:
 
@@ -327,6 +371,8 @@ async def run(program: Program, steps: int, disk) -> None:
     assert (count.used, count.has_drift) == (0, False)
     left = [path for path in disk.rglob("*") if path.is_file() and path.name != ".kvcm-storage"]
     assert left == []
+    await check_memory(plane)
+    assert [figures(plane.client, number).ranges for number in SEGMENTS] == [0] * len(SEGMENTS)
 
 
 @pytest.mark.parametrize("program", range(4), indirect=True)
