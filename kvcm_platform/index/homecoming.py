@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import structlog
 
-from kvcm_platform.core.registry import InstanceEntry
+from kvcm_platform.core.registry import InstanceEntry, StorageEntry
 
 from . import homes, keyspace
 from .connection import IndexUnavailable
@@ -56,6 +56,19 @@ async def come_home(index: RedisIndex, entries: Sequence[InstanceEntry], node_id
     finally:
         await connection.call("FCALL", "kvcm_lease_drop", 1, keyspace.HOMECOMING, owner)
     return len(waiting)
+
+
+async def take_memory_back(index: RedisIndex, storages: Iterable[StorageEntry], node_id: str) -> int:
+    """Memory of pools that an index in a process of this node gave out is given out here again.
+
+    Blocks that lie there are not served any more, so it begins empty. Returns the number of segments.
+    """
+    bases = [keyspace.storage(segment.number) for storage in storages for segment in storage.segments]
+    homes_of = await index.connection.pipeline([("HGET", base, "p:home") for base in bases])
+    own = [base for base, home in zip(bases, homes_of, strict=True) if home == node_id.encode()]
+    for base in own:
+        await index.connection.call("HDEL", base, "p:home")
+    return len(own)
 
 
 async def _of_node(index: RedisIndex, entries: Sequence[InstanceEntry], node_id: str) -> list[InstanceEntry]:

@@ -18,7 +18,7 @@ from kvcm_platform.core.use_cases import Limits
 from kvcm_platform.index import keyspace, leaving
 from kvcm_platform.index.connecting import connection_to
 from kvcm_platform.index.facts import FactsBuffer
-from kvcm_platform.index.homecoming import come_home
+from kvcm_platform.index.homecoming import come_home, take_memory_back
 from kvcm_platform.index.permits import RedisPermits
 from kvcm_platform.index.placed import PlacedConnection
 from kvcm_platform.index.records import WireRecords
@@ -171,6 +171,7 @@ class Process:
         gone = leaving.decode(await self.connection.call("HGETALL", keyspace.LEAVING))
         entries = [*self.mirror.current.instances.values(), *gone]
         await come_home(self.index, entries, self._env.node_id)
+        await take_memory_back(self.index, self.mirror.current.storages.values(), self._env.node_id)
 
     def _host(self) -> str:
         return f"[{self._env.bind}]" if ":" in self._env.bind else self._env.bind

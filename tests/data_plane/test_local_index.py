@@ -26,12 +26,14 @@ from kvcm_platform.duties.run import duties_run
 from kvcm_platform.duties.session import index_session
 from kvcm_platform.index import keyspace, leaving, registry, stats
 from kvcm_platform.index.embedded import memory, snapshot
+from kvcm_platform.index.homecoming import take_memory_back
 from kvcm_platform.index.local import residents
 from kvcm_platform.index.local.index import LocalIndex
 from kvcm_platform.index.local.server import FUNCTIONS, LEASE_FUNCTIONS
 from kvcm_platform.storage import marker
-from tests.support.data_plane import DataPlane, data_plane, group, instance, storage
+from tests.support.data_plane import DataPlane, data_plane, found, group, instance, storage
 from tests.support.local_client import LocalClient, local_client
+from tests.support.pools import figures, pool
 from tests.support.valkey import ValkeyServer
 
 LIVES = {"kvcm_generation", "kvcm_judged", "kvcm_alive", "kvcm_checked", "kvcm_doubt_end"}
@@ -315,3 +317,37 @@ def end_sessions(client: LocalClient) -> None:
         client.zadd(keyspace.session_deadlines(BASE), {session: 1})
     for field in client.zrange(keyspace.group_reservation_deadlines(keyspace.group(1)), 0, -1):
         client.zadd(keyspace.group_reservation_deadlines(keyspace.group(1)), {field: 1})
+
+
+async def publish_pool(home: Home) -> None:
+    entries = (pool(), group(storage_candidates=("pool_01", "nfs_01")))
+    registry.publish(home.redis, version=2, changed=entries)
+    await home.plane.mirror.refresh()
+
+
+async def test_one_index_gives_out_the_memory_of_a_pool(home):
+    await publish_pool(home)
+    started = await home.plane.write(KEYS)
+    assert found(started.locations[0]).uri.startswith("pace://")
+    assert figures(home.plane.client).ranges == len(KEYS)
+    # What is taken is on record here; in Redis is only who gives it out.
+    assert figures(home.redis).ranges == 0
+    assert home.redis.hget(keyspace.storage(101), "p:home") == b"node-1"
+    registry.publish(home.redis, version=3, changed=[instance("in-redis", 0xDEF)])
+    async with data_plane(home.url, home.redis) as other:
+        elsewhere = await other.write(KEYS, "in-redis")
+        assert found(elsewhere.locations[0]).uri.startswith("file://")
+        assert await take_memory_back(other.index, other.mirror.current.storages.values(), "node-2") == 0
+        assert await take_memory_back(other.index, other.mirror.current.storages.values(), "node-1") == 1
+        elsewhere = await other.write([key + 100 for key in KEYS], "in-redis")
+        assert found(elsewhere.locations[0]).uri.startswith("pace://")
+
+
+async def test_memory_that_another_index_has_given_out_is_left_alone(home):
+    await publish_pool(home)
+    registry.publish(home.redis, version=3, changed=[instance("in-redis", 0xDEF)])
+    async with data_plane(home.url, home.redis) as other:
+        await other.write(KEYS, "in-redis")
+    started = await home.plane.write(KEYS)
+    assert found(started.locations[0]).uri.startswith("file://")
+    assert figures(home.redis).ranges == len(KEYS)

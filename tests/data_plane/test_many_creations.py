@@ -1,0 +1,201 @@
+"""100,000 random creations and deletions on slot files and on a memory pool.
+
+No two blocks share a place, no URI comes twice, what lives has its own bytes, and in the end nothing is
+left: no usage, no file and no byte on the disk, no taken memory.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+from pathlib import Path
+from typing import Protocol
+
+import pytest
+
+from kvcm_platform.core.pool_layout import SLAB_BYTES, pool_range, slot_class
+from kvcm_platform.core.types import StorageType
+from kvcm_platform.core.uris import parse_uri
+from kvcm_platform.core.use_cases import Blocks
+from kvcm_platform.index.pool_recount import recount_pools
+from kvcm_platform.storage import registry as storage_types
+from tests.support.data_plane import DataPlane, found, group, instance
+from tests.support.pools import LEDGER_KIND, figures, leases, pool, segment
+
+STEPS = 100_000
+BLOCK = 8192
+MOST_ALIVE = 6000
+SLABS = 24
+
+
+class Medium(Protocol):
+    """Where the blocks are, as their writers and readers see it."""
+
+    def write(self, uri: str, key: int) -> None: ...
+
+    def check(self, uri: str, key: int) -> None:
+        """The place has the block's own bytes."""
+        ...
+
+    def let_go(self, uri: str) -> None: ...
+
+    async def check_empty(self, plane: DataPlane) -> None: ...
+
+
+def content(uri: str, key: int) -> bytes:
+    return f"{key}:{uri}|".encode().ljust(256, b"#") * (BLOCK // 256)
+
+
+class SlotFiles:
+    """The real files of an nfs storage."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+
+    def write(self, uri: str, key: int) -> None:
+        place = parse_uri(uri)
+        os.makedirs(os.path.dirname(place.path), exist_ok=True)
+        with open(os.open(place.path, os.O_CREAT | os.O_WRONLY), "wb") as file:
+            file.seek(place.offset)
+            file.write(content(uri, key))
+
+    def check(self, uri: str, key: int) -> None:
+        place = parse_uri(uri)
+        with open(place.path, "rb") as file:
+            file.seek(place.offset)
+            assert file.read(place.size) == content(uri, key)
+
+    def let_go(self, uri: str) -> None: ...
+
+    async def check_empty(self, plane: DataPlane) -> None:
+        left = [path for path in self._root.rglob("*") if path.is_file() and path.name != ".kvcm-storage"]
+        assert left == []
+
+
+class Memory:
+    """A pool's memory as a table of owners, a slab at a time."""
+
+    def __init__(self) -> None:
+        self._owners: list[dict[int, str]] = [{} for _ in range(SLABS)]
+
+    def _pages(self, uri: str) -> range:
+        one = pool_range(parse_uri(uri))
+        return range(one.offset, one.offset + slot_class(one.size).slot_bytes, 4096)
+
+    def write(self, uri: str, key: int) -> None:
+        for page in self._pages(uri):
+            assert self._owners[page // SLAB_BYTES].setdefault(page, uri) == uri
+
+    def check(self, uri: str, key: int) -> None:
+        assert {self._owners[page // SLAB_BYTES].get(page) for page in self._pages(uri)} == {uri}
+
+    def let_go(self, uri: str) -> None:
+        for page in self._pages(uri):
+            assert self._owners[page // SLAB_BYTES].pop(page) == uri
+
+    async def check_empty(self, plane: DataPlane) -> None:
+        session = await plane.session()
+        storages = list(session.registry.storages.values())
+        (count,) = await recount_pools(plane.index, storages, session.instances, repair=False)
+        assert (count.taken, count.has_drift) == (0, False)
+        assert (figures(plane.client).used_slabs, leases(plane.client)) == (0, [])
+
+
+class Program:
+    def __init__(self, plane: DataPlane, medium: Medium, seed: int) -> None:
+        self._plane = plane
+        self._medium = medium
+        self._random = random.Random(seed)
+        self._issued: set[str] = set()
+        self._alive: dict[int, str] = {}
+        self._keys = 0
+        self.steps = 0
+
+    async def create(self, count: int) -> None:
+        keys = range(self._keys, self._keys + count)
+        self._keys += count
+        started = await self._plane.start(keys)
+        uris = [found(wire).uri for wire in started.locations]
+        assert not self._issued.intersection(uris), "a URI came twice"
+        self._issued.update(uris)
+        mask = [self._random.random() < 0.9 for _ in uris]
+        for key, uri, is_written in zip(keys, uris, mask, strict=True):
+            self._medium.write(uri, key)
+            if is_written:
+                self._alive[key] = uri
+            else:
+                self._medium.let_go(uri)
+        await self._plane.finish(started, mask)
+        self.steps += count
+
+    async def delete(self, count: int) -> None:
+        keys = self._random.sample(list(self._alive), min(count, len(self._alive)))
+        if not keys:
+            return
+        for key in keys:
+            uri = self._alive.pop(key)
+            self._medium.check(uri, key)
+            self._medium.let_go(uri)
+        await self._plane.service.remove_cache("model-a", Blocks(keys, ()), None)
+        self.steps += len(keys)
+
+    async def step(self) -> None:
+        count = self._random.choice([1, 3, 17, 64, 200, 700])
+        if len(self._alive) > MOST_ALIVE or self._random.random() < 0.45:
+            await self.delete(count)
+        else:
+            await self.create(count)
+        if self._random.random() < 0.1:
+            await self.settle(self._random.choice([1, 1, 2]))
+
+    async def settle(self, rounds: int) -> None:
+        for _ in range(rounds):
+            self._plane.make_due()
+            report = await self._plane.duties()
+            assert report.failures == 0
+            assert report.deletions.postponed == 0
+
+    async def check(self) -> None:
+        for key, uri in self._alive.items():
+            self._medium.check(uri, key)
+        keys = list(self._alive)
+        for at in range(0, len(keys), 4096):
+            part = keys[at : at + 4096]
+            answers = await self._plane.match(part, 1)
+            assert [one.uri for one in answers] == [self._alive[key] for key in part]
+        assert not (await self._plane.recount()).has_drift
+
+    async def run(self, steps: int) -> None:
+        checked = 0
+        while self.steps < steps:
+            await self.step()
+            if self.steps - checked > steps // 10:
+                checked = self.steps
+                await self.check()
+        await self.delete(len(self._alive))
+        await self.settle(4)
+        counts = await self._plane.recount()
+        assert (counts.used, counts.reserved, counts.has_drift) == (0, 0, False)
+        await self._medium.check_empty(self._plane)
+
+
+@pytest.fixture(params=["slot files", "pool"])
+async def medium(plane: DataPlane, request, tmp_path, monkeypatch) -> Medium:
+    plane.publish(2, instance(specs=[("tp0", BLOCK)]))
+    await plane.mirror.refresh()
+    if request.param == "slot files":
+        return SlotFiles(tmp_path / "nfs")
+    monkeypatch.setitem(storage_types.KINDS, StorageType.TAIR_MEMPOOL, LEDGER_KIND)
+    plane.publish(3, pool(segment(slabs=SLABS)), group(storage_candidates=("pool_01",)))
+    await plane.mirror.refresh()
+    return Memory()
+
+
+async def test_some_creations_and_deletions(plane, medium):
+    await Program(plane, medium, 1).run(3000)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1800)
+async def test_100_000_creations_and_deletions(plane, medium):
+    await Program(plane, medium, 4711).run(STEPS)
