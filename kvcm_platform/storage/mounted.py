@@ -15,7 +15,7 @@ from typing import Any
 
 from kvcm_platform.core.registry import StorageEntry
 from kvcm_platform.core.types import URI_SCHEME
-from kvcm_platform.core.uris import DataUri, file_root
+from kvcm_platform.core.uris import MARKER, DataUri, file_root
 
 from . import files, marker
 from .backend import Capabilities, FreedObject, Ledgers, ProbeOrder, ProbeResult, StoredObject
@@ -180,7 +180,7 @@ def probe_directory(entry: StorageEntry, order: ProbeOrder) -> ProbeResult:
     if order.may_create:
         root.mkdir(parents=True, exist_ok=True)
         marker.mark(str(root), order.owner)
-    elif order.is_trial and not os.path.lexists(root / marker.MARKER):
+    elif order.is_trial and not os.path.lexists(root / MARKER):
         return _try_place(root)
     life = marker.read_mark(str(root)).life
     _write_and_read(root)

@@ -17,9 +17,9 @@ from apps.storages.models import Storage, StorageHealthSample
 from apps.storages.services import storage_add
 from apps.storages.tasks import check_storages
 from kvcm_platform.core.types import StorageType
+from kvcm_platform.core.uris import MARKER
 from kvcm_platform.core.validation.storages import StorageSettings
 from kvcm_platform.index import keyspace
-from kvcm_platform.storage.marker import MARKER
 from kvcm_platform.storage.probe import PROBE_SECONDS, probe
 from tests.apps.storages.looks import published
 from tests.factories.actors import ADMIN

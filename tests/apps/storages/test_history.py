@@ -16,8 +16,8 @@ from apps.storages.selectors import storage_health_buckets
 from apps.storages.services import content_checks_ask, history_prune, storage_update
 from apps.storages.tasks import check_storages
 from kvcm_platform.core.health import HealthLimits
+from kvcm_platform.core.uris import MARKER
 from kvcm_platform.index.storage_checks import check_states
-from kvcm_platform.storage.marker import MARKER
 from tests.apps.storages.looks import check
 from tests.factories.actors import ADMIN
 from tests.factories.objects import make_group, make_storage
