@@ -13,7 +13,7 @@ from google.protobuf.message import Message
 
 from apps.control import mapping
 from apps.control.access import AdminAccess, Caller
-from apps.control.calls import accounts, cluster, faults, groups, instances, metrics, storages
+from apps.control.calls import accounts, cluster, faults, groups, instances, metrics, migrations, storages
 from apps.control.calls.call import Call, Rpc
 from apps.control.node import Node
 from kvcm_platform.core.errors import Code, DomainError
@@ -22,7 +22,9 @@ from kvcm_platform.pb import admin_service_pb2 as pb
 log = structlog.get_logger(__name__)
 
 RPCS: dict[str, Rpc] = {
-    rpc.name: rpc for part in (storages, groups, instances, accounts, cluster, metrics) for rpc in part.RPCS
+    rpc.name: rpc
+    for part in (storages, groups, instances, accounts, cluster, metrics, migrations)
+    for rpc in part.RPCS
 }
 DEBUG_RPCS: dict[str, Rpc] = {rpc.name: rpc for rpc in faults.RPCS}
 _STORES_DOWN = (OperationalError, InterfaceError, redis.ConnectionError, redis.TimeoutError)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, fields
 from datetime import timedelta
 
 from django.db.models import Count, QuerySet
@@ -43,6 +44,29 @@ def eta_of(run: CopyRun) -> timedelta | None:
         return None
     left = max(0, run.planned_bytes - run.moved_bytes)
     return timedelta(seconds=left * run.busy_seconds / run.moved_bytes)
+
+
+@dataclass(frozen=True, slots=True)
+class RunProgress:
+    """How far a migration is; planned figures are None where unknown."""
+
+    id: int
+    state: str
+    planned_blocks: int | None
+    planned_bytes: int | None
+    copied_blocks: int
+    copied_bytes: int
+    there_blocks: int
+    skipped_blocks: int
+    failed_blocks: int
+    stop: str
+    detail: str
+    eta: timedelta | None
+
+
+def progress_of(run: CopyRun) -> RunProgress:
+    names = [member.name for member in fields(RunProgress) if member.name not in {"id", "eta"}]
+    return RunProgress(id=run.pk, eta=eta_of(run), **{name: getattr(run, name) for name in names})
 
 
 def open_counts() -> dict[tuple[str, str], int]:

@@ -15,6 +15,8 @@ from .blocking import BlockingMetadataClient
 from .channel import ClientTls, Connection, RetryPolicy
 from .errors import KvcmError, TransportError
 from .kv import BlockingKvClient, KvClient
+from .migration_calls import MigrationPlan, MigrationProgress
+from .migrations import BlockingMigrationClient, MigrationClient
 from .types import (
     BlockMeta,
     ClusterInfo,
@@ -33,6 +35,7 @@ __all__ = [
     "BlockMeta",
     "BlockingKvClient",
     "BlockingMetadataClient",
+    "BlockingMigrationClient",
     "ClientTls",
     "ClusterInfo",
     "Connection",
@@ -46,6 +49,9 @@ __all__ = [
     "LocationSpecInfo",
     "Locations",
     "MetadataClient",
+    "MigrationClient",
+    "MigrationPlan",
+    "MigrationProgress",
     "ModelDeployment",
     "QueryType",
     "Registration",

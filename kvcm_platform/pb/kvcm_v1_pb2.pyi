@@ -28,6 +28,12 @@ class StorageType(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     ST_TAIRMEMPOOL: _ClassVar[StorageType]
     ST_NFS: _ClassVar[StorageType]
     ST_VCNS_3FS: _ClassVar[StorageType]
+
+class Retention(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    RETENTION_UNSPECIFIED: _ClassVar[Retention]
+    RETENTION_DELETE_SOURCE: _ClassVar[Retention]
+    RETENTION_KEEP_BOTH: _ClassVar[Retention]
 UNSPECIFIED: ErrorCode
 OK: ErrorCode
 UNSUPPORTED: ErrorCode
@@ -44,6 +50,9 @@ ST_MOONCAKE: StorageType
 ST_TAIRMEMPOOL: StorageType
 ST_NFS: StorageType
 ST_VCNS_3FS: StorageType
+RETENTION_UNSPECIFIED: Retention
+RETENTION_DELETE_SOURCE: Retention
+RETENTION_KEEP_BOTH: Retention
 
 class Status(_message.Message):
     __slots__ = ("code", "message")
@@ -144,3 +153,87 @@ class PutFinishResponse(_message.Message):
     HEADER_FIELD_NUMBER: _ClassVar[int]
     header: ResponseHeader
     def __init__(self, header: _Optional[_Union[ResponseHeader, _Mapping]] = ...) -> None: ...
+
+class MigrateCacheRequest(_message.Message):
+    __slots__ = ("trace_id", "instance_group", "instance_id", "source_storage", "target_storage", "retention", "idle_seconds", "max_bytes", "max_bytes_per_second", "dry_run")
+    TRACE_ID_FIELD_NUMBER: _ClassVar[int]
+    INSTANCE_GROUP_FIELD_NUMBER: _ClassVar[int]
+    INSTANCE_ID_FIELD_NUMBER: _ClassVar[int]
+    SOURCE_STORAGE_FIELD_NUMBER: _ClassVar[int]
+    TARGET_STORAGE_FIELD_NUMBER: _ClassVar[int]
+    RETENTION_FIELD_NUMBER: _ClassVar[int]
+    IDLE_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    MAX_BYTES_FIELD_NUMBER: _ClassVar[int]
+    MAX_BYTES_PER_SECOND_FIELD_NUMBER: _ClassVar[int]
+    DRY_RUN_FIELD_NUMBER: _ClassVar[int]
+    trace_id: str
+    instance_group: str
+    instance_id: str
+    source_storage: str
+    target_storage: str
+    retention: Retention
+    idle_seconds: int
+    max_bytes: int
+    max_bytes_per_second: int
+    dry_run: bool
+    def __init__(self, trace_id: _Optional[str] = ..., instance_group: _Optional[str] = ..., instance_id: _Optional[str] = ..., source_storage: _Optional[str] = ..., target_storage: _Optional[str] = ..., retention: _Optional[_Union[Retention, str]] = ..., idle_seconds: _Optional[int] = ..., max_bytes: _Optional[int] = ..., max_bytes_per_second: _Optional[int] = ..., dry_run: _Optional[bool] = ...) -> None: ...
+
+class MigrateCacheResponse(_message.Message):
+    __slots__ = ("header", "migration_id", "planned_blocks", "planned_bytes", "is_plan_complete")
+    HEADER_FIELD_NUMBER: _ClassVar[int]
+    MIGRATION_ID_FIELD_NUMBER: _ClassVar[int]
+    PLANNED_BLOCKS_FIELD_NUMBER: _ClassVar[int]
+    PLANNED_BYTES_FIELD_NUMBER: _ClassVar[int]
+    IS_PLAN_COMPLETE_FIELD_NUMBER: _ClassVar[int]
+    header: ResponseHeader
+    migration_id: int
+    planned_blocks: int
+    planned_bytes: int
+    is_plan_complete: bool
+    def __init__(self, header: _Optional[_Union[ResponseHeader, _Mapping]] = ..., migration_id: _Optional[int] = ..., planned_blocks: _Optional[int] = ..., planned_bytes: _Optional[int] = ..., is_plan_complete: _Optional[bool] = ...) -> None: ...
+
+class GetMigrationRequest(_message.Message):
+    __slots__ = ("trace_id", "migration_id")
+    TRACE_ID_FIELD_NUMBER: _ClassVar[int]
+    MIGRATION_ID_FIELD_NUMBER: _ClassVar[int]
+    trace_id: str
+    migration_id: int
+    def __init__(self, trace_id: _Optional[str] = ..., migration_id: _Optional[int] = ...) -> None: ...
+
+class CancelMigrationRequest(_message.Message):
+    __slots__ = ("trace_id", "migration_id")
+    TRACE_ID_FIELD_NUMBER: _ClassVar[int]
+    MIGRATION_ID_FIELD_NUMBER: _ClassVar[int]
+    trace_id: str
+    migration_id: int
+    def __init__(self, trace_id: _Optional[str] = ..., migration_id: _Optional[int] = ...) -> None: ...
+
+class MigrationResponse(_message.Message):
+    __slots__ = ("header", "migration_id", "state", "planned_blocks", "planned_bytes", "copied_blocks", "copied_bytes", "there_blocks", "skipped_blocks", "failed_blocks", "eta_seconds", "stop", "detail")
+    HEADER_FIELD_NUMBER: _ClassVar[int]
+    MIGRATION_ID_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    PLANNED_BLOCKS_FIELD_NUMBER: _ClassVar[int]
+    PLANNED_BYTES_FIELD_NUMBER: _ClassVar[int]
+    COPIED_BLOCKS_FIELD_NUMBER: _ClassVar[int]
+    COPIED_BYTES_FIELD_NUMBER: _ClassVar[int]
+    THERE_BLOCKS_FIELD_NUMBER: _ClassVar[int]
+    SKIPPED_BLOCKS_FIELD_NUMBER: _ClassVar[int]
+    FAILED_BLOCKS_FIELD_NUMBER: _ClassVar[int]
+    ETA_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    STOP_FIELD_NUMBER: _ClassVar[int]
+    DETAIL_FIELD_NUMBER: _ClassVar[int]
+    header: ResponseHeader
+    migration_id: int
+    state: str
+    planned_blocks: int
+    planned_bytes: int
+    copied_blocks: int
+    copied_bytes: int
+    there_blocks: int
+    skipped_blocks: int
+    failed_blocks: int
+    eta_seconds: int
+    stop: str
+    detail: str
+    def __init__(self, header: _Optional[_Union[ResponseHeader, _Mapping]] = ..., migration_id: _Optional[int] = ..., state: _Optional[str] = ..., planned_blocks: _Optional[int] = ..., planned_bytes: _Optional[int] = ..., copied_blocks: _Optional[int] = ..., copied_bytes: _Optional[int] = ..., there_blocks: _Optional[int] = ..., skipped_blocks: _Optional[int] = ..., failed_blocks: _Optional[int] = ..., eta_seconds: _Optional[int] = ..., stop: _Optional[str] = ..., detail: _Optional[str] = ...) -> None: ...

@@ -181,3 +181,161 @@ class KvMeta:
             timeout,
             metadata,
             _registered_method=True)
+
+
+class MigrationsStub:
+    """Missing associated documentation comment in .proto file."""
+
+    def __init__(self, channel):
+        """Constructor.
+
+        Args:
+            channel: A grpc.Channel.
+        """
+        self.MigrateCache = channel.unary_unary(
+                '/kvcm.v1.Migrations/MigrateCache',
+                request_serializer=kvcm__platform_dot_pb_dot_kvcm__v1__pb2.MigrateCacheRequest.SerializeToString,
+                response_deserializer=kvcm__platform_dot_pb_dot_kvcm__v1__pb2.MigrateCacheResponse.FromString,
+                _registered_method=True)
+        self.GetMigration = channel.unary_unary(
+                '/kvcm.v1.Migrations/GetMigration',
+                request_serializer=kvcm__platform_dot_pb_dot_kvcm__v1__pb2.GetMigrationRequest.SerializeToString,
+                response_deserializer=kvcm__platform_dot_pb_dot_kvcm__v1__pb2.MigrationResponse.FromString,
+                _registered_method=True)
+        self.CancelMigration = channel.unary_unary(
+                '/kvcm.v1.Migrations/CancelMigration',
+                request_serializer=kvcm__platform_dot_pb_dot_kvcm__v1__pb2.CancelMigrationRequest.SerializeToString,
+                response_deserializer=kvcm__platform_dot_pb_dot_kvcm__v1__pb2.MigrationResponse.FromString,
+                _registered_method=True)
+
+
+class MigrationsServicer:
+    """Missing associated documentation comment in .proto file."""
+
+    def MigrateCache(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def GetMigration(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def CancelMigration(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+
+def add_MigrationsServicer_to_server(servicer, server):
+    rpc_method_handlers = {
+            'MigrateCache': grpc.unary_unary_rpc_method_handler(
+                    servicer.MigrateCache,
+                    request_deserializer=kvcm__platform_dot_pb_dot_kvcm__v1__pb2.MigrateCacheRequest.FromString,
+                    response_serializer=kvcm__platform_dot_pb_dot_kvcm__v1__pb2.MigrateCacheResponse.SerializeToString,
+            ),
+            'GetMigration': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetMigration,
+                    request_deserializer=kvcm__platform_dot_pb_dot_kvcm__v1__pb2.GetMigrationRequest.FromString,
+                    response_serializer=kvcm__platform_dot_pb_dot_kvcm__v1__pb2.MigrationResponse.SerializeToString,
+            ),
+            'CancelMigration': grpc.unary_unary_rpc_method_handler(
+                    servicer.CancelMigration,
+                    request_deserializer=kvcm__platform_dot_pb_dot_kvcm__v1__pb2.CancelMigrationRequest.FromString,
+                    response_serializer=kvcm__platform_dot_pb_dot_kvcm__v1__pb2.MigrationResponse.SerializeToString,
+            ),
+    }
+    generic_handler = grpc.method_handlers_generic_handler(
+            'kvcm.v1.Migrations', rpc_method_handlers)
+    server.add_generic_rpc_handlers((generic_handler,))
+    server.add_registered_method_handlers('kvcm.v1.Migrations', rpc_method_handlers)
+
+
+ # This class is part of an EXPERIMENTAL API.
+class Migrations:
+    """Missing associated documentation comment in .proto file."""
+
+    @staticmethod
+    def MigrateCache(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/kvcm.v1.Migrations/MigrateCache',
+            kvcm__platform_dot_pb_dot_kvcm__v1__pb2.MigrateCacheRequest.SerializeToString,
+            kvcm__platform_dot_pb_dot_kvcm__v1__pb2.MigrateCacheResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetMigration(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/kvcm.v1.Migrations/GetMigration',
+            kvcm__platform_dot_pb_dot_kvcm__v1__pb2.GetMigrationRequest.SerializeToString,
+            kvcm__platform_dot_pb_dot_kvcm__v1__pb2.MigrationResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def CancelMigration(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/kvcm.v1.Migrations/CancelMigration',
+            kvcm__platform_dot_pb_dot_kvcm__v1__pb2.CancelMigrationRequest.SerializeToString,
+            kvcm__platform_dot_pb_dot_kvcm__v1__pb2.MigrationResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)

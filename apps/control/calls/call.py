@@ -15,9 +15,11 @@ from apps.control.node import Node
 from kvcm_platform.core.errors import invalid
 from kvcm_platform.pb import admin_service_pb2 as pb
 from kvcm_platform.pb import debug_service_pb2 as debug_pb
+from kvcm_platform.pb import kvcm_v1_pb2 as v1
 
 ADMIN_SERVICE: ServiceDescriptor = pb.DESCRIPTOR.services_by_name["AdminService"]
 DEBUG_SERVICE: ServiceDescriptor = debug_pb.DESCRIPTOR.services_by_name["DebugService"]
+MIGRATIONS: ServiceDescriptor = v1.DESCRIPTOR.services_by_name["Migrations"]
 
 
 @dataclass(frozen=True, slots=True)
