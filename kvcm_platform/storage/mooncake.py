@@ -22,7 +22,6 @@ from kvcm_platform.transfer.mooncake_client import (
     HAS_LEASE,
     MISSING,
     StoreAway,
-    StoreClient,
     StoreSettings,
     said,
 )
@@ -37,7 +36,7 @@ from .backend import (
     StoredObject,
 )
 from .mooncake_clients import CALLS_AT_ONCE, CLIENTS
-from .mooncake_marker import KEY, claimed_mark, renewed_mark
+from .mooncake_marker import KEY, claimed_mark, renewed_mark, try_out
 from .mooncake_master import Master
 
 CALL_SECONDS = 5.0
@@ -194,8 +193,7 @@ def probe(entry: StorageEntry, order: ProbeOrder) -> ProbeResult:
     if not segments or not capacity:
         message = "no process lends memory to the store"
         return ProbeResult(True, message, is_full=True, used_bytes=used, capacity_bytes=capacity)
-    with CLIENTS.of(StoreSettings.of(entry.spec)) as client:
-        life = _life(client, segments, left(), order.owner)
+    life = _life(entry, segments, left(), order)
     is_full = used >= FULL_RATIO * capacity
     return ProbeResult(
         True,
@@ -207,9 +205,14 @@ def probe(entry: StorageEntry, order: ProbeOrder) -> ProbeResult:
     )
 
 
-def _life(client: StoreClient, segments: Sequence[str], seconds: float, owner: str) -> str:
+def _life(entry: StorageEntry, segments: Sequence[str], seconds: float, order: ProbeOrder) -> str:
+    """Sends bytes through the store and says whose life it is in; a trial leaves nothing behind."""
     try:
-        return renewed_mark(client, segments, seconds, owner).life
+        with CLIENTS.of(StoreSettings.of(entry.spec)) as client:
+            if order.is_trial:
+                try_out(client, seconds)
+                return ""
+            return renewed_mark(client, segments, seconds, order.owner).life
     except StoreAway as error:
         raise OSError(errno.ETIMEDOUT, str(error)) from error
 

@@ -70,6 +70,20 @@ def claimed_mark(client: StoreClient, owner: str, seconds: float) -> Mark:
     return _replace(client, replace(was, owner=owner), seconds)
 
 
+def try_out(client: StoreClient, seconds: float) -> None:
+    """Puts an object, gets it back and removes it. Raises OSError; ENOSPC where the store takes none."""
+    key, content = f"{KEY}-trial-{secrets.token_hex(8)}", secrets.token_bytes(16)
+    with client.window(seconds) as window:
+        window.view[: len(content)] = content
+        _require_put(client.move(window, "put", [key], [len(content)], seconds)[0])
+        window.view[: len(content)] = bytes(len(content))
+        (code,) = client.move(window, "get", [key], [len(content)], seconds)
+        is_equal = window.view[: len(content)] == content
+    client.call("remove", [key], seconds, is_forced=True)
+    if code != len(content) or not is_equal:
+        raise OSError(errno.EIO, "what was put reads back differently" if code >= 0 else said(code))
+
+
 def _replace(client: StoreClient, mark: Mark, seconds: float) -> Mark:
     # By force: every look at the marker leaves a lease on it.
     client.call("remove", [KEY], seconds, is_forced=True)
@@ -85,14 +99,16 @@ def _put(client: StoreClient, mark: Mark, seconds: float) -> Mark:
         window.view[: len(text)] = text
         # Pinned: the store may evict any block before it.
         (code,) = client.move(window, "put", [KEY], [len(text)], seconds, is_pinned=True)
-    if code == NO_SPACE:
-        raise OSError(errno.ENOSPC, f"the marker cannot be put: {said(code)}")
-    if code != 0:
-        raise OSError(errno.EIO, f"the marker cannot be put: {said(code)}")
+    _require_put(code)
     put = read_mark(client, seconds)
     if put is None:
         raise OSError(errno.EIO, "the marker is not there after it was put")
     return put
+
+
+def _require_put(code: int) -> None:
+    if code != 0:
+        raise OSError(errno.ENOSPC if code == NO_SPACE else errno.EIO, f"nothing can be put: {said(code)}")
 
 
 def _parsed(raw: bytes) -> Mark:

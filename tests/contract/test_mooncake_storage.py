@@ -158,6 +158,11 @@ class TestProbe:
         assert second.used_bytes is not None and second.used_bytes >= 20 << 20
         assert KEY in own.object_keys()
 
+    def test_a_trial_leaves_nothing(self, own: MooncakeMaster) -> None:
+        result = probe(own.storage(), is_trial=True)
+        assert (result.is_ok, result.message, result.content_life) == (True, "", "")
+        assert own.object_keys() == set()
+
     def test_a_restarted_master_has_another_life(self, own: MooncakeMaster) -> None:
         entry = own.storage()
         before = probe(entry)

@@ -119,7 +119,7 @@ def test_a_full_storage_leaves_placement_only(
     ("kind", "spec", "reason"),
     [
         (StorageType.HF3FS, {"mountpoint": "/nowhere/mnt", "root_dir": "kv"}, "mountpoint does not exist"),
-        (StorageType.MOONCAKE, {"master_service_entry": "127.0.0.1:1"}, "cannot hold blocks"),
+        (StorageType.MOONCAKE, {"master_http_entry": "127.0.0.1:1"}, "Connection refused"),
         (StorageType.TAIR_MEMPOOL, {"domain": "x"}, "not host:port"),
         (StorageType.TAIR_MEMPOOL, {"domain": "127.0.0.1:1"}, "127.0.0.1:1: "),
     ],
