@@ -141,9 +141,10 @@ class MooncakeBackend:
 
     def _object(self, key: str) -> StoredObject:
         """Neither size nor time of an object come with its name."""
-        _, slash, rest = key.rpartition("/")[0].partition("/")
         uri = DataUri("mooncake", self.entry.name, "/", 0, 0, {"key": key})
-        return StoredObject(uri, 0, None, bool(slash and rest) and "." in key.rpartition("/")[2])
+        *instance, _, block = ["", "", *key.rsplit("/", 2)][-3:]
+        is_ours = bool(instance[0]) and "." in block
+        return StoredObject(uri, 0, None, is_ours, instance[0] if is_ours else "")
 
     async def claim(self, owner: str) -> str:
         def write() -> str:
@@ -180,7 +181,8 @@ def _next_of(keys: Iterator[str]) -> list[str]:
 
 def probe(entry: StorageEntry, order: ProbeOrder) -> ProbeResult:
     """Asks the master how it is, then looks for the marker through the store. Raises OSError."""
-    deadline = time.monotonic() + order.seconds
+    # A little less: who waits for the probe should hear what it has to say.
+    deadline = time.monotonic() + 0.8 * order.seconds
 
     def left() -> float:
         return max(0.05, deadline - time.monotonic())

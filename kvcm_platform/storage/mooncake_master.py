@@ -95,14 +95,14 @@ class Master:
                 while line := answer.readline(_LONGEST_KEY):
                     yield line.decode(errors="replace").rstrip("\n")
             except (OSError, http.client.HTTPException) as error:
-                raise self._away(error) from error
+                raise self._away(error, seconds) from error
 
     def _read(self, path: str, seconds: float) -> str:
         with self._get(path, seconds) as answer:
             try:
                 return answer.read(_LONGEST).decode(errors="replace")
             except (OSError, http.client.HTTPException) as error:
-                raise self._away(error) from error
+                raise self._away(error, seconds) from error
 
     @contextlib.contextmanager
     def _get(self, path: str, seconds: float) -> Iterator[http.client.HTTPResponse]:
@@ -112,15 +112,15 @@ class Master:
                 link.request("GET", path)
                 answer = link.getresponse()
             except (OSError, http.client.HTTPException) as error:
-                raise self._away(error) from error
+                raise self._away(error, seconds) from error
             if answer.status != http.client.OK:
                 raise MasterAway(errno.EPROTO, f"{path} answers {answer.status}", self.address)
             yield answer
         finally:
             link.close()
 
-    def _away(self, error: Exception) -> MasterAway:
+    def _away(self, error: Exception, seconds: float) -> MasterAway:
         if isinstance(error, TimeoutError):
-            return MasterAway(errno.ETIMEDOUT, "the master does not answer in time", self.address)
+            return MasterAway(errno.ETIMEDOUT, f"no answer within {seconds:.2g} s", self.address)
         reason = error.strerror if isinstance(error, OSError) else None
         return MasterAway(errno.EHOSTUNREACH, f"the master: {reason or error}", self.address)

@@ -114,7 +114,8 @@ async def test_objects_are_exactly_what_is_there(bench, backend):
     assert {one.name for one in found} == bench.stored_names()
     assert all(one.is_ours for one in found)
     assert {one.instance_id for one in found} in ({"model-a", "team/model-b"}, {""})
-    assert sum(one.size_bytes for one in found) >= BLOCK * len(uris)
+    sizes = sum(one.size_bytes for one in found)
+    assert sizes >= BLOCK * len(uris) or (not isinstance(bench, DirectoryBench) and sizes == 0)
     assert all(one.written_at is None or started < one.written_at < time.time() + 1 for one in found)
     reasons = await backend.delete([FreedObject(one.uri) for one in found])
     assert reasons == [""] * len(found), "what is listed can be deleted as it is"

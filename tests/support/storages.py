@@ -16,13 +16,15 @@ from kvcm_platform.core.types import StorageType
 from kvcm_platform.core.uris import build_uris, file_root
 from kvcm_platform.core.validation.storages import check_storage_spec
 from kvcm_platform.mempool_agent.slots import held_in
-from kvcm_platform.storage import marker
+from kvcm_platform.storage import marker, mooncake_marker
 from kvcm_platform.storage.backend import DataStorageBackend, Ledgers
+from kvcm_platform.storage.mooncake_clients import CLIENTS
 from kvcm_platform.storage.registry import KINDS
 from kvcm_platform.transfer import Transfers
 from kvcm_platform.transfer.pool_memory import SegmentMemory
 from tests.support.hanging_mount import hanging_mount
 from tests.support.mempool import AgentHost, RunningAgent, agent_host, pool_storage, pool_uri
+from tests.support.mooncake import MooncakeMaster, running_mooncake
 
 BLOCK = 8192
 OWNER = "installation/bench"
@@ -130,6 +132,27 @@ class ListeningBench(DirectoryBench):
         self.listener = listening(int(self.entry.spec["remote_port"]))
 
 
+class MooncakeBench(StorageBench):
+    """A store of its own: it loses its master."""
+
+    master: MooncakeMaster
+
+    def stored_names(self) -> set[str]:
+        return self.master.object_keys() - {mooncake_marker.KEY}
+
+    def take_away(self) -> None:
+        self.master.kill()
+
+    def bring_back(self) -> None:
+        self.master.start()
+
+    def hang(self) -> None:
+        self.master.stop_answering()
+
+    def go_on(self) -> None:
+        self.master.go_on()
+
+
 def listening(port: int = 0) -> socket.socket:
     listener = socket.socket()
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -231,6 +254,18 @@ def _pool(folder: Path) -> Iterator[StorageBench]:
             bench.close()
 
 
+@contextmanager
+def _mooncake(folder: Path) -> Iterator[StorageBench]:
+    with running_mooncake(folder) as master:
+        bench = MooncakeBench(_entry(StorageType.MOONCAKE, **master.spec))
+        bench.master = master
+        try:
+            yield bench
+        finally:
+            bench.close()
+            CLIENTS.close()
+
+
 BENCHES: dict[str, Callable[[Path], AbstractContextManager[StorageBench]]] = {
     "nfs": _directory(StorageType.NFS, 4),
     "nfs, a file a block": _directory(StorageType.NFS, 1),
@@ -238,6 +273,7 @@ BENCHES: dict[str, Callable[[Path], AbstractContextManager[StorageBench]]] = {
     "vcns_hf3fs": _vcns,
     "dummy": _directory(StorageType.DUMMY, 4),
     "tair_mempool": _pool,
+    "mooncake": _mooncake,
 }
 
 
@@ -267,5 +303,5 @@ def _hanging(kind: StorageType) -> Callable[[Path], AbstractContextManager[Stora
 HANGING: dict[str, Callable[[Path], AbstractContextManager[StorageBench]]] = {
     kind.value: _hanging(kind)
     for kind in (StorageType.NFS, StorageType.HF3FS, StorageType.VCNS_HF3FS, StorageType.DUMMY)
-} | {"tair_mempool": _pool}
+} | {"mooncake": _mooncake, "tair_mempool": _pool}
 """Storages that can be made to hang; mounts need a file system of their own for that."""
