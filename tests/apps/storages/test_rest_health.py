@@ -33,7 +33,7 @@ TRIAL = f"{STORAGES}test-connection/"
 def _nothing_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
     """No throttle counts on from the test before, and no usage is that of its index."""
     cache.clear()
-    monkeypatch.setattr("apps.storages.api.presentation._recent", RecentUsage(seconds=0))
+    monkeypatch.setattr("apps.storages.presentation._recent", RecentUsage(seconds=0))
 
 
 def trial(root: Path, **more: Any) -> dict[str, Any]:
