@@ -9,8 +9,8 @@ from datetime import datetime
 from django.db import transaction
 
 from apps.common.services import registry_publish_on_commit
-from apps.storages.choices import HealthEvent
-from apps.storages.models import Storage, StorageHealthSample
+from apps.storages.choices import HealthEvent, SegmentState
+from apps.storages.models import Storage, StorageHealthSample, StorageSegment
 from apps.storages.services.capacity import capacity_note, room_note
 from apps.storages.services.content import content_note
 from apps.storages.services.departure import departure_note
@@ -20,6 +20,7 @@ from apps.storages.services.segments import segments_note
 from apps.storages.usage import UsageByNumber, usage_of
 from kvcm_platform.core.health import HealthLimits, Row
 from kvcm_platform.core.registry import StorageEntry
+from kvcm_platform.core.types import StorageType
 from kvcm_platform.storage.backend import ProbeResult
 
 
@@ -54,7 +55,7 @@ def checks_note(
         if _note(storage, check, usages, limits):
             changed.append(storage)
         samples.append(_sample(storage, check))
-        if Row(storage.is_available, storage.failures_in_row, storage.successes_in_row).is_in_doubt:
+        if _is_in_doubt(storage):
             doubtful.add(storage.name)
     samples_note(samples)
     if changed:
@@ -83,6 +84,14 @@ def _note(
         is_changed = True
     storage.save()
     return is_changed
+
+
+def _is_in_doubt(storage: Storage) -> bool:
+    row = Row(storage.is_available, storage.failures_in_row, storage.successes_in_row)
+    if row.is_in_doubt or storage.type != StorageType.TAIR_MEMPOOL:
+        return row.is_in_doubt
+    missed = StorageSegment.objects.filter(storage=storage, failures_in_row__gt=0)
+    return missed.filter(state=SegmentState.AVAILABLE).exists()
 
 
 def _turns(storage: Storage, was_available: bool, was_full: bool) -> Iterable[tuple[HealthEvent, str]]:

@@ -66,7 +66,7 @@ def segments_note(
             is_changed = True
         else:
             is_changed |= _missed(storage, segment, check)
-    return _find(storage, seen.values(), at) or is_changed
+    return _find(storage, sorted(seen.values(), key=lambda found: found.node_id), at) or is_changed
 
 
 def _answered(storage: Storage, segment: StorageSegment, found: SegmentSeen, at: datetime) -> bool:
