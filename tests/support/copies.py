@@ -212,8 +212,11 @@ class Tiers:
 
 
 @asynccontextmanager
-async def tiers(url: str, client: Any, root: Path, shards: int, **settings: Any) -> AsyncIterator[Tiers]:
-    for name in ("fast", "slow"):
+async def tiers(
+    url: str, client: Any, root: Path, shards: int, *, is_first: bool = True, **settings: Any
+) -> AsyncIterator[Tiers]:
+    """`is_first`: the storages are made and published; else another process over the same ones."""
+    for name in ("fast", "slow") if is_first else ():
         (root / name).mkdir()
         marker.mark(str(root / name))
     fast = StorageEntry(
@@ -225,5 +228,6 @@ async def tiers(url: str, client: Any, root: Path, shards: int, **settings: Any)
     slow = storage(root / "slow", name="slow", number=SLOW)
     one = instance(shards=shards, specs=settings.pop("specs", (("tp0", BLOCK),)))
     both = group(storage_candidates=("fast", "slow"), prefer_strategy=PreferStrategy.PREFER_3FS)
-    async with data_plane(url, client, fast, slow, both, one, **settings) as plane:
+    entries = (fast, slow, both, one) if is_first else ()
+    async with data_plane(url, client, *entries, **settings) as plane:
         yield Tiers(plane, root, both, {"fast": fast, "slow": slow}, one)
