@@ -33,7 +33,7 @@ TRACES_STAY = timedelta(hours=1)
 
 
 class Removed(NamedTuple):
-    """An object that left; kinds are "storage", "group", "instance". `number` names its keys."""
+    """An object that left; kinds are "storage", "segment", "group", "instance". `number` names its keys."""
 
     kind: str
     name: str

@@ -48,6 +48,15 @@ if redis.call('HLEN', KEYS[1]) > 0 then return 0 end
 redis.call('DEL', unpack(KEYS))
 return 1
 """
+# KEYS[1] has the slot sizes of a memory segment, which name further keys of it.
+_DROP_STORAGE = """
+for _, field in ipairs(redis.call('HKEYS', KEYS[1])) do
+  if string.sub(field, 1, 4) == 'p:s:' then
+    redis.call('UNLINK', KEYS[1] .. ':h' .. string.sub(field, 5))
+  end
+end
+return redis.call('UNLINK', unpack(KEYS))
+"""
 
 
 def purge(*, client: redis.Redis, now: datetime) -> int:
@@ -84,7 +93,23 @@ def _is_purged(
     if is_gone and removal.kind == "group":
         client.hdel(keyspace.PLACED, f"g:{removal.number}")
         client.hdel(keyspace.GROUP_COUNTERS, *(f"{removal.name}|{name}" for name in GROUP_COUNTER_NAMES))
+    if removal.kind in {"storage", "segment"}:
+        _drop_storage(client, removal.number)
     return True
+
+
+def _drop_storage(client: redis.Redis, number: int) -> None:
+    """What was kept of a storage or a memory segment; their numbers are never given again."""
+    base = keyspace.storage(number)
+    suffixes = (
+        *(keyspace.slot_files, keyspace.orphans, keyspace.pool_ranges, keyspace.pool_runs),
+        *(keyspace.pool_leases, keyspace.pool_lease_deadlines),
+    )
+    keys = [base, *(suffix(base) for suffix in suffixes)]
+    client.eval(_DROP_STORAGE, len(keys), *keys)
+    client.hdel(keyspace.STORAGE_CHECKS, f"{number}")
+    client.hdel(keyspace.STORAGE_CHECKED, *(f"{number}{part}" for part in ("", ":lost", ":left", ":waiting")))
+    client.hdel(keyspace.LATE_DELETIONS, f"{number}:since", f"{number}:why")
 
 
 def _drop_group(client: redis.Redis, number: int) -> bool:

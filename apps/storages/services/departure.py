@@ -18,7 +18,7 @@ from django.utils import timezone
 from apps.audit.services import audit_record, event_record
 from apps.common.actor import Actor
 from apps.common.selectors import pending_publications
-from apps.common.services import Removed, registry_publish_on_commit
+from apps.common.services import Removed, registry_publish_on_commit, removals_note
 from apps.storages.choices import HealthEvent, SegmentState
 from apps.storages.models import Storage, StorageSegment
 from apps.storages.selectors import storage_get
@@ -134,6 +134,7 @@ def storage_settle(storage: Storage, usages: UsageByNumber) -> bool:
         if row is None:
             return False
         gone, now = Removed("storage", row.name, row.number), timezone.now()
+        segments = [_traces_of(segment) for segment in row.segments.all()]
         incidents_end_all(row.name, at=now)
         event_record(
             at=now,
@@ -143,7 +144,8 @@ def storage_settle(storage: Storage, usages: UsageByNumber) -> bool:
             message=f"Storage {row.name} is gone: the index holds nothing of it any more.",
         )
         row.delete()
-        registry_publish_on_commit(lambda _: [], removed=[gone])
+        publication = registry_publish_on_commit(lambda _: [], removed=[gone])
+        removals_note(version=publication.version, removed=segments)
     return True
 
 
@@ -156,8 +158,14 @@ def _settle_segments(lost: list[StorageSegment], usages: UsageByNumber) -> Itera
             if storage is None or not segment.delete()[0]:
                 continue
             turn_note(storage, HealthEvent.SEGMENT_SETTLED, at=timezone.now(), node_id=segment.node_id)
-            registry_publish_on_commit(partial(_entry_alone, storage))
+            publication = registry_publish_on_commit(partial(_entry_alone, storage))
+            removals_note(version=publication.version, removed=[_traces_of(segment)])
         yield storage.name
+
+
+def _traces_of(segment: StorageSegment) -> Removed:
+    """What control purges of a segment later: it has no entry of its own in the registry."""
+    return Removed("segment", f"{segment.node_id}#{segment.number}", segment.number)
 
 
 def _entry_alone(storage: Storage, _: int) -> list[StorageEntry]:

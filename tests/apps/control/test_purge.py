@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
 import redis
@@ -13,6 +14,7 @@ from apps.common.models import RegistryRemoval
 from apps.control.services.purge import purge
 from apps.control.services.reconcile import reconcile
 from apps.instances.services import group_remove, instance_remove
+from apps.storages.services import storage_remove
 from kvcm_platform.core.registry import MetaIndexerSettings
 from kvcm_platform.index import blocking, keyspace
 from kvcm_platform.index import registry as index_registry
@@ -20,7 +22,7 @@ from kvcm_platform.index.facts import FactsBuffer
 from kvcm_platform.index.placed_client import PlacedClient
 from tests.apps.control.conftest import Control
 from tests.factories.actors import ADMIN
-from tests.factories.objects import make_group, make_instance
+from tests.factories.objects import make_group, make_instance, make_storage
 from tests.support.eventually import eventually
 from tests.support.valkey import valkey_server
 
@@ -76,6 +78,32 @@ def test_totals_outlive_the_counters_of_an_instance(index: redis.Redis, purge_la
         instance_remove(acting=ADMIN, instance_id=name)
         purge_later()
     assert index.hgetall(keyspace.COUNTERS) == {b"|requests": b"10"}
+
+
+def test_nothing_is_left_of_storages_and_their_segments(
+    index: redis.Redis, purge_later: Purge, tmp_path: Path
+) -> None:
+    storage = make_storage(tmp_path)
+    at = timezone.now()
+    segment = storage.segments.create(
+        number=7, node_id="a", segment_id="x", address="h:1", size_bytes=1, found_at=at, seen_at=at
+    )
+    for number in (storage.number, segment.number, 8):
+        base = keyspace.storage(number)
+        index.hset(base, "p:s:64", 1)
+        for key in (
+            keyspace.slot_files(base),
+            keyspace.pool_ranges(base),
+            keyspace.pool_runs_with_room(base, 64),
+        ):
+            index.hset(key, "x", 1)
+        index.hset(keyspace.STORAGE_CHECKED, f"{number}:lost", 3)
+    storage_remove(acting=ADMIN, name="nfs_a")
+    assert index.exists(keyspace.storage(segment.number)), "a deletion may still be under way"
+    assert purge_later() == 2
+    left = {key.decode() for key in index.scan_iter("{st:*")}
+    assert left == {"{st:8}", "{st:8}:f", "{st:8}:i", "{st:8}:h64"}
+    assert index.hkeys(keyspace.STORAGE_CHECKED) == [b"8:lost"]
 
 
 def test_what_returned_is_left_alone(index: redis.Redis, purge_later: Purge) -> None:
