@@ -13,7 +13,11 @@ import grpc
 import pytest
 
 from kvcm_platform.core import native
+from kvcm_platform.core.pool_layout import SLAB_BYTES
+from kvcm_platform.index import registry
 from kvcm_platform.pb import meta_service_pb2 as pb
+from tests.support.data_plane import group, instance
+from tests.support.pools import pool, segment
 
 from .measure import measure
 from .million import INSTANCE, OPTIONS, SERVICE, Platform, platform, write
@@ -29,9 +33,21 @@ BLOCK_TOKENS = 16
 WARM_US, COLD_US, COLD_COMPILED_US, HTTP_US = 1000, 12_000, 2000, 15_000
 
 
+POOLED = "pooled"
+"""An instance whose blocks of 1 MiB go to a memory pool of 1 TiB; nobody writes their bytes."""
+
+
 @pytest.fixture(scope="module")
 def served() -> Iterator[Platform]:
     with platform() as running, ExitStack() as stack:
+        client = running.valkey.client()
+        entries = (
+            pool(segment(slabs=(1 << 40) // SLAB_BYTES)),
+            group(name="memory", number=2, storage_candidates=("pool_01",)),
+            instance(POOLED, 0xFED, specs=[("tp0", 1 << 20)], group="memory", group_number=2),
+        )
+        registry.publish(client, version=2, changed=entries)
+        client.close()
         for name in ("fast", "grpcio"):
             stack.enter_context(running.process(name, KVCM_TRANSPORT=name))
         yield running
@@ -64,6 +80,33 @@ def test_start_and_finish(
         load.total_us / blocks,
         "us/block",
         target,
+        **{f"{process}_us": value / blocks for process, value in load.cpu_us.items()},
+        cycles_per_s=load.calls_per_second,
+        p50_ms=load.p50_ms,
+        p99_ms=load.p99_ms,
+    )
+
+
+@pytest.mark.parametrize("in_flight", [1, IN_FLIGHT])
+@pytest.mark.parametrize(("blocks", "calls"), [(1, 400), (64, 320), (512, 80), (4096, 16)])
+def test_start_and_finish_on_a_pool(
+    served: Platform, report: Report, in_flight: int, blocks: int, calls: int
+) -> None:
+    """The same with memory taken for each block. The pool is a million ranges full at most."""
+    fresh = itertools.count((blocks << 40) + (in_flight << 52), blocks)
+
+    def cycle() -> None:
+        start = next(fresh)
+        write(stub, range(start, start + blocks), POOLED)
+
+    with served.stub("fast") as stub:
+        load = measure(cycle, pids(served, "fast"), calls=calls, rounds=5, in_flight=in_flight)
+    report.add(
+        "StartWrite + FinishWrite on a memory pool, fresh blocks, Python and Valkey together",
+        f"fast, N = {blocks}, {in_flight} in flight",
+        load.total_us / blocks,
+        "us/block",
+        None,
         **{f"{process}_us": value / blocks for process, value in load.cpu_us.items()},
         cycles_per_s=load.calls_per_second,
         p50_ms=load.p50_ms,
