@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 import pytest
@@ -18,6 +18,8 @@ NUMBER = 101
 BASE = keyspace.storage(NUMBER)
 SIZES = [1, 4096, 5000, 300_000, 1 << 20, 3 << 20, (5 << 20) + 1, 12 << 20, 16 << 20, 17 << 20, 40 << 20]
 SLABS = 16
+PAGE = 1024
+"""Slabs of a page of the map: no run goes over its end."""
 
 
 def place_of(run: int, slot: int, kind: SlotClass) -> tuple[int, int]:
@@ -43,7 +45,9 @@ class Model:
     def free_run(self, length: int) -> int | None:
         used = {slab for first, (kind, _) in self.runs.items() for slab in range(first, first + kind.slabs)}
         fits = (
-            first for first in range(self.slabs - length + 1) if not used & set(range(first, first + length))
+            first
+            for first in range(self.slabs - length + 1)
+            if first // PAGE == (first + length - 1) // PAGE and used.isdisjoint(range(first, first + length))
         )
         return next(fits, None)
 
@@ -108,12 +112,14 @@ class Model:
         assert figures.by_slot == by_slot
 
 
-def run_program(segment: SegmentCalls, steps: int, seed: int, most: int = 12) -> None:
+def run_program(
+    segment: SegmentCalls, steps: int, seed: int, most: int = 12, sizes: Sequence[int] = SIZES
+) -> None:
     choose, model = random.Random(seed), Model(segment.slabs)
     freed: list[int] = []
     for _ in range(steps):
         if choose.random() < 0.55:
-            wanted = [(choose.choice(SIZES), choose.randint(1, most)) for _ in range(choose.randint(1, 3))]
+            wanted = [(choose.choice(sizes), choose.randint(1, most)) for _ in range(choose.randint(1, 3))]
             expected = model.take(wanted)
             if expected is None:
                 assert segment.ask(wanted)[0] == b"FULL"
@@ -139,6 +145,12 @@ def run_program(segment: SegmentCalls, steps: int, seed: int, most: int = 12) ->
 def test_random_programs_give_what_the_model_gives(segment, seed):
     segment.number += 1
     run_program(segment, 40, seed)
+
+
+def test_a_map_of_several_pages(segment):
+    """A segment of 34 GiB, in blocks of a slab and more."""
+    segment.slabs = 2 * PAGE + 70
+    run_program(segment, 40, 1, most=150, sizes=[16 << 20, 40 << 20, 100 << 20])
 
 
 @pytest.mark.long

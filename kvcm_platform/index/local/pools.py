@@ -14,7 +14,9 @@ from .changes import Call
 BUCKET, PLACE = 64, 6
 FREE_PLACE = bytes(PLACE)
 LIFE_MARGIN_US = 2_000_000
-FEW, MANY = 8, 520
+MANY = 520
+"""Runs with room that a call looks at, at most."""
+PAGE = 1024
 _RUN = struct.Struct(">6s3sI")
 _TAKEN = struct.Struct(">III")
 _FULL = 0xFF
@@ -73,7 +75,11 @@ class _Runs:
     """The runs of a segment during one call: read when they are needed, written by `store`."""
 
     call: Call
-    map: bytearray
+    total: int
+    first_page: int
+    """The first page of the map with room, as far as is known."""
+    _pages: dict[int, bytearray] = field(default_factory=dict)
+    _changed_pages: set[int] = field(default_factory=set)
     _known: dict[int, _Run | None] = field(default_factory=dict)
     _sizes: dict[int, int] = field(default_factory=dict)
     """Slot bytes of the runs that changed."""
@@ -86,8 +92,34 @@ class _Runs:
             self._known[number] = None if raw is None else _Run.unpack(raw)
         return self._known[number]
 
+    def _page(self, page: int) -> bytearray:
+        if page not in self._pages:
+            raw = self.call.tx.hget(self.call.base, b"p:m:%d" % page)
+            self._pages[page] = bytearray(raw or b"0" * min(PAGE, self.total - page * PAGE))
+        return self._pages[page]
+
     def is_free(self, number: int, slabs: int) -> bool:
-        return self.map[number : number + slabs] == b"0" * slabs
+        page, at = divmod(number, PAGE)
+        return page * PAGE < self.total and self._page(page)[at : at + slabs] == b"0" * slabs
+
+    def _mark_slabs(self, number: int, slabs: int, value: bytes) -> None:
+        page, at = divmod(number, PAGE)
+        self._page(page)[at : at + slabs] = value * slabs
+        self._changed_pages.add(page)
+        if value == b"0":
+            self.first_page = min(self.first_page, page)
+
+    def _free_slabs(self, slabs: int) -> int | None:
+        """The first free slabs side by side; no run goes over the end of a page."""
+        while self.first_page * PAGE < self.total and b"0" not in self._page(self.first_page):
+            self.first_page += 1
+        page = self.first_page
+        while page * PAGE < self.total:
+            at = self._page(page).find(b"0" * slabs)
+            if at >= 0:
+                return page * PAGE + at
+            page += 1
+        return None
 
     def open(self, number: int, kind: _Class) -> _Run:
         """A fresh run where the slabs are known to be free."""
@@ -98,7 +130,7 @@ class _Runs:
         run = _Run(kind.slot_bytes, kind.slabs, 0, bits)
         self._known[number] = run
         self._changed(number, run, run.slabs)
-        self.map[number : number + run.slabs] = b"1" * run.slabs
+        self._mark_slabs(number, run.slabs, b"1")
         return run
 
     def _changed(self, number: int, run: _Run, slabs: int = 0) -> None:
@@ -114,7 +146,7 @@ class _Runs:
         self._changed(number, run)
         if run.taken == 0:
             self._known[number] = None
-            self.map[number : number + run.slabs] = b"0" * run.slabs
+            self._mark_slabs(number, run.slabs, b"0")
             self._changed(number, run, -run.slabs)
         elif run.bits:
             for slot in slots:
@@ -155,15 +187,13 @@ class _Runs:
 
     def take(self, kind: _Class, wanted: int, emit: Emit) -> bool:
         """Takes slots of a class; False when there is no room (nothing may be stored then)."""
-        start = 0
         while wanted:
             number = self._with_room(kind.slot_bytes)
             run = None if number is None else self.get(number)
             if number is None or run is None:
-                number = self.map.find(b"0" * kind.slabs, start)
-                if number < 0:
+                number = self._free_slabs(kind.slabs)
+                if number is None:
                     return False
-                start = number + kind.slabs
                 run = self.open(number, kind)
                 self._rooms[kind.slot_bytes].runs.append(number)
             wanted -= self._fill(number, run, wanted, emit)
@@ -171,8 +201,9 @@ class _Runs:
 
     def store(self, fields: dict[bytes, bytes]) -> None:
         tx, base = self.call.tx, self.call.base
-        if self._delta["p:used"] or b"p:slabs" in fields:
-            fields[b"p:map"] = bytes(self.map)
+        fields[b"p:page"] = b"%d" % self.first_page
+        for page in self._changed_pages:
+            fields[b"p:m:%d" % page] = bytes(self._pages[page])
         for number, slot_bytes in self._sizes.items():
             run, member = self._known[number], number.to_bytes(4)
             room = keyspace.pool_runs_with_room(base, slot_bytes)
@@ -224,15 +255,15 @@ class _Taken:
 def take(call: Call, args: Sequence[bytes]) -> Reply:
     """Takes ranges under a lease, all or none."""
     tx, base = call.tx, call.base
-    names = (b"p:id", b"p:map", b"p:gone", b"gen", b"p:used")
-    newest, known_map, is_gone, life, used = tx.hmget(base, names)
+    names = (b"p:id", b"p:slabs", b"p:gone", b"gen", b"p:used", b"p:page")
+    newest, slabs, is_gone, life, used, page = tx.hmget(base, names)
     call.enter(args[0])
     lease, insert_by, purpose, total = args[1], int(args[2]), args[3], int(args[4])
     if call.now_ms > insert_by:
         return [b"LATE"]
     if is_gone:
         return [b"GONE"]
-    runs, taken = _Runs(call, bytearray(known_map or b"0" * total)), _Taken()
+    runs, taken = _Runs(call, total, int(page or b"0")), _Taken()
     for at in range(5, len(args), 4):
         if not runs.take(_Class.of(args[at : at + 3]), int(args[at + 3]), taken.emit):
             return [b"FULL", total - int(used or b"0")]
@@ -242,7 +273,7 @@ def take(call: Call, args: Sequence[bytes]) -> Reply:
         now_us += LIFE_MARGIN_US
     first, count = max(int(newest or b"0") + 1, now_us), len(taken.places)
     fields = {b"p:id": b"%d" % (first + count - 1)}
-    if known_map is None:
+    if slabs is None:
         fields[b"p:slabs"] = args[4]
     runs.store(fields)
     _note_ids(call, first, taken.places)
@@ -259,8 +290,8 @@ def _ids(blob: bytes) -> Iterator[int]:
 def free(call: Call, args: Sequence[bytes]) -> int:
     """These ranges may be given out again; ids that are not taken change nothing."""
     call.enter(args[0])
-    known_map = call.tx.hget(call.base, b"p:map")
-    if known_map is None:
+    slabs, page = call.tx.hmget(call.base, (b"p:slabs", b"p:page"))
+    if slabs is None:
         return 0
     name, by_run = keyspace.pool_ranges(call.base), defaultdict[int, list[int]](list)
     buckets = defaultdict[bytes, set[int]](set)
@@ -278,12 +309,13 @@ def free(call: Call, args: Sequence[bytes]) -> int:
             call.tx.hset(name, {bucket: bytes(left)})
         elif value is not None:
             call.tx.hdel(name, bucket)
-    runs = _Runs(call, bytearray(known_map))
+    runs = _Runs(call, int(slabs), int(page or b"0"))
     for number, slots in by_run.items():
         run = runs.get(number)
         if run is not None:
             runs.mark(number, run, slots, is_taken=False)
-    runs.store({})
+    if by_run:
+        runs.store({})
     return sum(map(len, by_run.values()))
 
 
@@ -292,10 +324,10 @@ def restore(call: Call, args: Sequence[bytes]) -> int:
     call.enter(args[0])
     number, at_run, slot = int(args[1]), int(args[2]), int(args[3])
     kind, total = _Class.of(args[4:7]), int(args[7])
-    known_map, is_gone, newest = call.tx.hmget(call.base, (b"p:map", b"p:gone", b"p:id"))
+    page, is_gone, newest = call.tx.hmget(call.base, (b"p:page", b"p:gone", b"p:id"))
     if is_gone:
         return 0
-    runs = _Runs(call, bytearray(known_map or b"0" * total))
+    runs = _Runs(call, total, int(page or b"0"))
     run = runs.get(at_run)
     if run is None:
         if not runs.is_free(at_run, kind.slabs):

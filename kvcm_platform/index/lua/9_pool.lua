@@ -2,7 +2,8 @@
 -- The memory is cut into slabs; a run of contiguous ones is carved into equal slots (core/pool_layout.py) and goes back
 -- when all of them are free. A range is one taken slot, under an id that is given once and rises, also over a rollback
 -- of the server.
---   base           p:id newest id; p:map one byte a slab, '1' while it is in use; p:slabs, p:used their numbers;
+--   base           p:id newest id; p:slabs, p:used numbers of slabs; p:m:<n> a page of the map of slabs, one byte
+--                  each, '1' while it is in use; no run goes over the end of a page; p:page the first page with room;
 --                  p:c:<slot bytes> ranges and p:s:<slot bytes> slabs of a size; p:gone the segment is lost;
 --                  p:home its memory is given out by the index in a process of that node
 --   base .. ':i'   id div 64 (6 bytes) -> first id mod 64 (1), then 6 bytes an id: run + 1 (3), slot (3); 0 = free
@@ -15,6 +16,7 @@ local BUCKET, PLACE = 64, 6
 local FREE_PLACE = '\0\0\0\0\0\0'
 local LIFE_MARGIN_US = 2000000  -- the clock of a promoted replica may be this far behind that of its master
 local FEW = 8                   -- runs with room that a look at first gets
+local PAGE = 1024               -- slabs of a page of the map
 
 local function pool_number(number) return string.format('%.0f', number) end
 
@@ -33,16 +35,52 @@ local function spliced(text, pieces, length)
 end
 
 -- The runs of a segment during one call: read when they are needed, changed in memory, written by `store`.
-local function pool_runs(base, map)
-  local known, dirty, marks, rooms, delta = {}, {}, {}, {}, {}
+-- first_page: the first page of the map with room, as far as is known.
+local function pool_runs(base, total, first_page)
+  local known, dirty, rooms, delta, fields = {}, {}, {}, {}, {}
+  local pages, marks = {}, {}  -- of the map; what changes in each
   local self = {}
 
   local function add(field, amount) delta[field] = (delta[field] or 0) + amount end
 
-  local function settle_map()
-    if next(marks) then
-      map = spliced(map, marks, 1)
-      marks = {}
+  local function mark_slabs(number, span, value)
+    local page = math.floor(number / PAGE)
+    marks[page] = marks[page] or {}
+    for at = number % PAGE + 1, number % PAGE + span do marks[page][at] = value end
+    if value == '0' and page < first_page then first_page, fields['p:page'] = page, page end
+  end
+
+  -- A page of the map with all that was marked by now; nil behind the last one.
+  local function page_of(page)
+    if page * PAGE >= total then return nil end
+    local text = pages[page] or call('HGET', base, 'p:m:' .. page)
+    text = text or string.rep('0', math.min(PAGE, total - page * PAGE))
+    if marks[page] then
+      text = spliced(text, marks[page], 1)
+      fields['p:m:' .. page], marks[page] = text, nil
+    end
+    pages[page] = text
+    return text
+  end
+
+  -- The first free slabs side by side from a position (page, byte) on, which moves behind them.
+  local function free_slabs(span, from)
+    if not from.page then
+      while first_page * PAGE < total and not string.find(page_of(first_page), '0', 1, true) do
+        first_page = first_page + 1
+        fields['p:page'] = first_page
+      end
+      from.page, from.at = first_page, 1
+    end
+    while true do
+      local text = (from.at > 1 and pages[from.page]) or page_of(from.page)
+      if not text then return nil end
+      local at = string.find(text, string.rep('0', span), from.at, true)
+      if at then
+        from.at = at + span
+        return from.page * PAGE + at - 1
+      end
+      from.page, from.at = from.page + 1, 1
     end
   end
 
@@ -64,7 +102,7 @@ local function pool_runs(base, map)
       run.bits = string.rep('\0', math.floor(class.slots / 8)) .. (rest > 0 and char(256 - 2 ^ rest) or '')
     end
     known[number], dirty[number] = run, true
-    for at = number + 1, number + run.span do marks[at] = '1' end
+    mark_slabs(number, run.span, '1')
     add('p:used', run.span)
     add('p:s:' .. pool_number(run.slot), run.span)
     return run
@@ -77,7 +115,7 @@ local function pool_runs(base, map)
     add('p:c:' .. pool_number(run.slot), is_taken and count or -count)
     if run.taken == 0 then
       known[number] = {is_gone = true, slot = run.slot}
-      for at = number + 1, number + run.span do marks[at] = '0' end
+      mark_slabs(number, run.span, '0')
       add('p:used', -run.span)
       add('p:s:' .. pool_number(run.slot), -run.span)
     elseif run.bits ~= '' then
@@ -148,14 +186,12 @@ local function pool_runs(base, map)
 
   -- Takes n slots of a class; false when there is no room (nothing may be stored then).
   function self.take(class, n, emit)
-    local from = nil
+    local from = {}
     while n > 0 do
       local number, run = with_room(class.slot)
       if not number then
-        if not from then settle_map() end
-        local at = string.find(map, string.rep('0', class.span), from or 1, true)
-        if not at then return false end
-        number, from = at - 1, at + class.span
+        number = free_slabs(class.span, from)
+        if not number then return false end
         run = self.open(number, class)
         -- What is left of it serves a later request of this call too.
         local list = rooms[class.slot].list
@@ -167,13 +203,13 @@ local function pool_runs(base, map)
   end
 
   function self.is_free(number, span)
-    settle_map()
-    return sub(map, number + 1, number + span) == string.rep('0', span)
+    local at = number % PAGE
+    return sub(page_of(math.floor(number / PAGE)) or '', at + 1, at + span) == string.rep('0', span)
   end
 
-  function self.store(fields)
-    settle_map()
-    if (delta['p:used'] or 0) ~= 0 or fields['p:slabs'] then call('HSET', base, 'p:map', map) end
+  function self.store(more)
+    for field, value in pairs(more) do fields[field] = value end
+    for page in pairs(marks) do page_of(page) end
     for number in pairs(dirty) do
       local run, member = known[number], struct.pack('>I4', number)
       local room = base .. ':h' .. pool_number(run.slot)
@@ -225,7 +261,7 @@ end
 -- each other}; {'FULL', free slabs}; {'LATE'} after the insert-by time; {'GONE'} of a lost segment; {'HOME', node}.
 register('kvcm_pool_take', function(keys, args)
   local base = keys[1]
-  local known = call('HMGET', base, 'p:id', 'p:map', 'p:gone', 'p:home', 'gen', 'p:used')
+  local known = call('HMGET', base, 'p:id', 'p:slabs', 'p:gone', 'p:home', 'gen', 'p:used', 'p:page')
   local refused = enter(base, args[1])
   if refused then return refused end
   local time = call('TIME')
@@ -234,7 +270,7 @@ register('kvcm_pool_take', function(keys, args)
   if known[3] then return {'GONE'} end
   if known[4] then return {'HOME', known[4]} end
   local total = tonumber(args[5])
-  local runs = pool_runs(base, known[2] or string.rep('0', total))
+  local runs = pool_runs(base, total, tonumber(known[7] or '0'))
   local taken, last_run, last_slot, last_count = {}, nil, 0, 0
   local places, count = {}, 0
   local function close()
@@ -275,8 +311,8 @@ register('kvcm_pool_free', function(keys, args)
   local base, blob = keys[1], args[2]
   local refused = enter(base, args[1])
   if refused then return refused end
-  local map = call('HGET', base, 'p:map')
-  if not map or #blob == 0 then return 0 end
+  local segment = call('HMGET', base, 'p:slabs', 'p:page')
+  if not segment[1] or #blob == 0 then return 0 end
   local ids, fields, lows = base .. ':i', {}, {}
   for at = 1, #blob, 8 do
     local id = struct.unpack('>I8', blob, at)
@@ -312,7 +348,7 @@ register('kvcm_pool_free', function(keys, args)
       end
     end
   end
-  local runs = pool_runs(base, map)
+  local runs = pool_runs(base, tonumber(segment[1]), tonumber(segment[2] or '0'))
   for number, one in pairs(by_run) do runs.mark(number, runs.get(number), one.slots, one.n, false) end
   if count > 0 then runs.store({}) end
   return count
@@ -327,9 +363,9 @@ register('kvcm_pool_restore', function(keys, args)
   if refused then return refused end
   local class = {slot = tonumber(args[5]), span = tonumber(args[6]), slots = tonumber(args[7])}
   local total = tonumber(args[8])
-  local known = call('HMGET', base, 'p:map', 'p:gone', 'p:id')
+  local known = call('HMGET', base, 'p:page', 'p:gone', 'p:id')
   if known[2] then return 0 end
-  local runs = pool_runs(base, known[1] or string.rep('0', total))
+  local runs = pool_runs(base, total, tonumber(known[1] or '0'))
   local run = runs.get(number)
   if not run then
     if not runs.is_free(number, class.span) then return 0 end
