@@ -15,8 +15,10 @@ from kvcm_platform.core.uris import parse_uri
 from .block import TransferError, verified
 from .mooncake_client import StoreAway, StoreClient, StoreSettings, said
 
-WINDOW_BYTES = 32 << 20
-"""Bytes of one call on the store, and the largest object."""
+BATCH_BYTES = 16 << 20
+"""Bytes of one call on the store that moves several objects."""
+WINDOW_BYTES = {"tcp": 128 << 20, "rdma": 32 << 20}
+"""The largest object. Memory that is never touched costs nothing, unless RDMA pins it."""
 BATCH_OBJECTS = 512
 """Objects of one call on the store."""
 SCHEME = "mooncake"
@@ -42,8 +44,9 @@ class MooncakeTransfer:
         *,
         threads: int = 4,
         call_seconds: float = 10.0,
-        window_bytes: int = WINDOW_BYTES,
+        window_bytes: int = 0,
     ) -> None:
+        window_bytes = window_bytes or WINDOW_BYTES.get(settings.protocol, min(WINDOW_BYTES.values()))
         self._client = StoreClient(settings, windows=threads, window_bytes=window_bytes)
         self._window_bytes = window_bytes
         self._seconds = call_seconds
@@ -103,7 +106,7 @@ class MooncakeTransfer:
             except ValueError as error:
                 results[index] = TransferError(uri, str(error))
         away = ""
-        for part in _parts(objects, self._window_bytes):
+        for part in _parts(objects, min(BATCH_BYTES, self._window_bytes)):
             try:
                 made = [TransferError(item.uri, away) for item in part] if away else call(part)
             except StoreAway as error:
@@ -133,7 +136,7 @@ def _size_of(uri: str) -> int | None:
         return None
 
 
-def _parts(objects: list[_Object], window_bytes: int) -> Iterator[list[_Object]]:
+def _parts(objects: list[_Object], batch_bytes: int) -> Iterator[list[_Object]]:
     """Pieces for one call each. A key is in a call once: the store fills one of its places and says
     that all are filled.
     """
@@ -141,7 +144,7 @@ def _parts(objects: list[_Object], window_bytes: int) -> Iterator[list[_Object]]
     keys: set[str] = set()
     total = 0
     for item in objects:
-        if part and (total + item.size > window_bytes or len(part) >= BATCH_OBJECTS or item.key in keys):
+        if part and (total + item.size > batch_bytes or len(part) >= BATCH_OBJECTS or item.key in keys):
             yield part
             part, keys, total = [], set(), 0
         part.append(item)

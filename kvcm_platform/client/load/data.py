@@ -11,6 +11,9 @@ from kvcm_platform.transfer import BlockPattern, TransferError, Transfers, wrong
 
 from ..types import Locations
 
+TRANSFER_SECONDS = 5.0
+"""What an engine grants a storage; a model that computes the blocks again is not slower."""
+
 
 @dataclass(frozen=True, slots=True)
 class Checked:

@@ -17,7 +17,7 @@ from kvcm_platform.transfer import TransferOptions, Transfers
 
 from ..channel import ClientTls, Connection
 from ..types import Registration
-from .data import BlockData
+from .data import TRANSFER_SECONDS, BlockData
 from .engine import CallFailedError, Engine, GaveUpError, OnError, engine_connection, storages_again
 from .report import Report
 from .workload import Habits, Session, Workload
@@ -109,7 +109,9 @@ class Demo:
         """Runs until `stop`. Servers that are away are waited for without end."""
         options = self._options
         transfers = Transfers(
-            options=TransferOptions(root=options.data_root, threads=2 * options.engines),
+            options=TransferOptions(
+                root=options.data_root, threads=2 * options.engines, call_seconds=TRANSFER_SECONDS
+            ),
             reload=storages_again(self._connection(), self._registration(0)),
         )
         engines = [self._engine(number, transfers) for number in range(options.engines)]

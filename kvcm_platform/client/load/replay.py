@@ -14,7 +14,7 @@ from kvcm_platform.transfer import TransferOptions, Transfers
 
 from ..channel import ClientTls
 from ..types import Registration
-from .data import BlockData
+from .data import TRANSFER_SECONDS, BlockData
 from .engine import (
     PATIENCE_SECONDS,
     CallFailedError,
@@ -86,7 +86,9 @@ class Replay:
         )
         connection = engine_connection(options.endpoint, options.token, options.tls)
         transfers = Transfers(
-            options=TransferOptions(root=options.data_root, threads=min(16, 2 + options.engines)),
+            options=TransferOptions(
+                root=options.data_root, threads=min(16, 2 + options.engines), call_seconds=TRANSFER_SECONDS
+            ),
             reload=storages_again(connection, registration),
         )
         data = None
