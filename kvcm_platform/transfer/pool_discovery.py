@@ -69,6 +69,8 @@ def _resolved(address: str) -> list[str]:
         raise DiscoveryError(f"{host} cannot be resolved: {error.strerror or error}") from error
     four = [f"{where[0]}:{port}" for family, *_, where in answers if family == socket.AF_INET]
     found = four or [f"[{where[0]}]:{port}" for family, *_, where in answers if family == socket.AF_INET6]
+    if not found:
+        raise DiscoveryError(f"{host} has no address")
     return list(dict.fromkeys(found))[:MAX_AGENTS]
 
 
@@ -98,6 +100,9 @@ def _within(seconds: float, work: Callable[[], list[str]]) -> list[str]:
             outcome.append(work())
         except OSError as error:
             outcome.append(error)
+        except ValueError as error:
+            # A name that cannot even be written the way resolvers want it.
+            outcome.append(DiscoveryError(str(error)))
 
     thread = threading.Thread(target=run, name="pool discovery", daemon=True)
     thread.start()
