@@ -1,6 +1,6 @@
 """`mooncake`: objects in a Mooncake store, whose master is asked over HTTP and over its own protocol.
 
-The store's client lives in a process of its own (`transfer.mooncake_client`), so a call ends in
+The store's client lives in a process of its own (`transfer.mooncake_child`), so a call ends in
 time whatever the master does. Objects may vanish: the store evicts by itself, and its memory is
 gone with its master or with the process that lent it.
 """
@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 
 from kvcm_platform.core.registry import StorageEntry
 from kvcm_platform.core.uris import DataUri
-from kvcm_platform.transfer.mooncake_client import (
+from kvcm_platform.transfer.mooncake_store import (
     BUSY,
     HAS_LEASE,
     MISSING,

@@ -11,7 +11,8 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from kvcm_platform.transfer.mooncake_client import StoreClient, StoreSettings
+from kvcm_platform.transfer.mooncake_client import StoreClient
+from kvcm_platform.transfer.mooncake_store import StoreSettings
 
 IDLE_SECONDS = 60.0
 CALLS_AT_ONCE = 4

@@ -15,7 +15,8 @@ from dataclasses import asdict, dataclass, replace
 
 import xxhash
 
-from kvcm_platform.transfer.mooncake_client import MISSING, NO_SPACE, StoreClient, said
+from kvcm_platform.transfer.mooncake_client import StoreClient
+from kvcm_platform.transfer.mooncake_store import MISSING, NO_SPACE, said
 
 KEY = ".kvcm-storage"
 LONGEST = 32 << 10

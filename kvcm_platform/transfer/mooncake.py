@@ -13,7 +13,8 @@ from typing import Any, NamedTuple
 from kvcm_platform.core.uris import parse_uri
 
 from .block import TransferError, verified
-from .mooncake_client import StoreAway, StoreClient, StoreSettings, said
+from .mooncake_client import StoreClient
+from .mooncake_store import StoreAway, StoreSettings, said
 
 BATCH_BYTES = 16 << 20
 """Bytes of one call on the store that moves several objects."""

@@ -1,4 +1,4 @@
-"""The process that holds one client of Mooncake's store. Run as a program by `mooncake_client`.
+"""The process that holds one client of Mooncake's store. Run as a program by `mooncake_child`.
 
 The C++ client logs, blocks for half a minute where its master is silent, keeps Python's lock while
 it connects and may abort; here that ends nobody else. Whoever started it kills it when a call takes

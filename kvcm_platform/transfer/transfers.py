@@ -24,7 +24,7 @@ from kvcm_platform.core.uris import file_root_of
 from .block import BlockTransfer, TransferError
 from .files import FileTransfer
 from .mooncake import MooncakeTransfer
-from .mooncake_client import StoreSettings
+from .mooncake_store import StoreSettings
 from .pool import PoolTransfer
 from .pool_discovery import PoolSpec
 from .pool_token import pool_token

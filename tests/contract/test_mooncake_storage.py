@@ -23,7 +23,7 @@ from kvcm_platform.storage.mooncake_marker import KEY
 from kvcm_platform.storage.mooncake_master import Master
 from kvcm_platform.storage.probe import probe
 from kvcm_platform.transfer import Transfers
-from kvcm_platform.transfer.mooncake_client import StoreSettings
+from kvcm_platform.transfer.mooncake_store import StoreSettings
 from tests.support.eventually import eventually
 from tests.support.mooncake import LEASE_SECONDS, MooncakeMaster, running_mooncake
 

@@ -19,7 +19,8 @@ import pytest
 from kvcm_platform.core.storage_configs import storage_configs
 from kvcm_platform.transfer import TransferError, TransferOptions, Transfers, block_checksum
 from kvcm_platform.transfer.mooncake import MooncakeTransfer
-from kvcm_platform.transfer.mooncake_client import StoreAway, StoreClient, StoreSettings
+from kvcm_platform.transfer.mooncake_client import StoreClient
+from kvcm_platform.transfer.mooncake_store import StoreAway, StoreSettings
 from tests.support.eventually import eventually
 from tests.support.mooncake import MooncakeMaster, running_mooncake
 
@@ -186,10 +187,34 @@ class TestTheChild:
         finally:
             client.close()
 
+    def test_calls_on_one_that_does_not_even_read_end_in_time(self, settings: StoreSettings) -> None:
+        client = StoreClient(settings)
+        keys = [f"{'k' * 1000}{at}" for at in range(300)]
+        try:
+            assert client.call("exist", keys, 10) == [0] * 300
+            (first,) = children()
+            os.kill(first, signal.SIGSTOP)
+            began = time.monotonic()
+
+            def call() -> None:
+                with pytest.raises(StoreAway):
+                    client.call("exist", keys, 1.0)
+
+            threads = [threading.Thread(target=call) for _ in range(8)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join(10)
+            assert time.monotonic() - began < 4
+            eventually(lambda: client.call("exist", keys, 10) == [0] * 300, seconds=20)
+        finally:
+            client.close()
+
     def test_it_ends_with_its_parent(self, settings: StoreSettings) -> None:
         program = (
             "import sys, json\n"
-            "from kvcm_platform.transfer.mooncake_client import StoreClient, StoreSettings\n"
+            "from kvcm_platform.transfer.mooncake_client import StoreClient\n"
+            "from kvcm_platform.transfer.mooncake_store import StoreSettings\n"
             "client = StoreClient(StoreSettings.of(json.loads(sys.argv[1])))\n"
             "client.call('exist', ['x'], 20)\n"
             "print('ready', flush=True)\n"

@@ -130,6 +130,14 @@ class MooncakeMaster:
     def stop_answering(self) -> None:
         assert self._process is not None
         os.kill(self._process.pid, signal.SIGSTOP)
+        tasks = Path(f"/proc/{self._process.pid}/task")
+
+        def is_stopped() -> bool:
+            """Its threads stop one by one, each after what it is just doing."""
+            states = [(task / "stat").read_text().rpartition(")")[2].split()[0] for task in tasks.iterdir()]
+            return set(states) == {"T"}
+
+        self._await(is_stopped, "the master is stopped")
 
     def go_on(self) -> None:
         assert self._process is not None
