@@ -81,3 +81,18 @@ class IndexStamp(models.Model):
 
     def __str__(self) -> str:
         return f"{self.key} at {self.at_ms}"
+
+
+class Installation(models.Model):
+    """One row: what this installation of the platform calls itself where it shares something with others."""
+
+    SINGLETON = 1
+
+    id = models.PositiveSmallIntegerField(primary_key=True, default=SINGLETON)
+    name = models.CharField(max_length=32)
+
+    class Meta:
+        constraints = [models.CheckConstraint(condition=models.Q(id=1), name="installation_is_one_row")]
+
+    def __str__(self) -> str:
+        return self.name

@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import NamedTuple
+from uuid import uuid4
 
 import redis
 import structlog
@@ -15,6 +16,7 @@ from django.utils import timezone
 
 from apps.common.models import (
     IndexStamp,
+    Installation,
     NumberSequence,
     PendingPublication,
     RegistryRemoval,
@@ -152,3 +154,13 @@ def index_stamps_store(*, stamps: Mapping[str, int]) -> None:
     IndexStamp.objects.bulk_create(
         newer, update_conflicts=True, unique_fields=["key"], update_fields=["at_ms"]
     )
+
+
+def installation_name() -> str:
+    """The name of this installation, given on first use. A copy of the database has the same one."""
+    known = Installation.objects.values_list("name", flat=True).first()
+    if known is None:
+        # Of several at once the first one counts.
+        Installation.objects.bulk_create([Installation(name=uuid4().hex)], ignore_conflicts=True)
+        known = Installation.objects.values_list("name", flat=True).get()
+    return known

@@ -77,3 +77,13 @@ class BulkAction(StrEnum):
     DISABLE = "disable"
     DRAIN = "drain"
     UNDRAIN = "undrain"
+
+
+class OrphanRunState(StrEnum):
+    """Where a search for orphans stands. Queued and running ones are under way."""
+
+    QUEUED = "queued"
+    RUNNING = "running"
+    DONE = "done"
+    FAILED = "failed"
+    CANCELLED = "cancelled"

@@ -11,11 +11,11 @@ import redis
 import structlog
 
 from apps.common.actor import Actor
-from apps.common.redis_client import figures_client
+from apps.common.redis_client import figures_client, index_client
 from apps.storages.choices import DepartureKind
 from apps.storages.models import Storage, StorageSegment
 from apps.storages.selectors import groups_naming
-from apps.storages.usage import RecentUsage, UsageByNumber, usage_of
+from apps.storages.usage import ListedOrphans, RecentUsage, UsageByNumber, orphans_by_storage, usage_of
 from kvcm_platform.core.departure import eta_seconds, progress_ratio
 from kvcm_platform.core.types import StorageType
 from kvcm_platform.core.validation.storages import spec_shown
@@ -28,8 +28,11 @@ _recent = RecentUsage(seconds=0.3)
 def storages_shown(rows: Sequence[Storage], *, acting: Actor) -> list[dict[str, Any]]:
     """The REST form of a page of storages: one query for groups, one look at the index."""
     naming = groups_naming([row.name for row in rows], acting=acting)
-    usages = _usages()
-    return [_shown(row, naming.get(row.name, []), usages) for row in rows]
+    usages, orphans = _usages(), _orphans(rows)
+    return [
+        {**_shown(row, naming.get(row.name, []), usages), "orphans": orphans and asdict(orphans[row.pk])}
+        for row in rows
+    ]
 
 
 def _shown(row: Storage, groups: list[str], usages: UsageByNumber | None) -> dict[str, Any]:
@@ -115,6 +118,13 @@ def _segment(segment: StorageSegment, usages: UsageByNumber | None) -> dict[str,
         "seen_at": segment.seen_at,
         "lost_at": segment.lost_at,
     }
+
+
+def _orphans(rows: Sequence[Storage]) -> dict[int, ListedOrphans] | None:
+    try:
+        return orphans_by_storage(index_client(), rows)
+    except redis.RedisError:
+        return None
 
 
 def _usages() -> UsageByNumber | None:

@@ -11,6 +11,7 @@ from django.db.models import Avg, Count, F, Max, Min, Q, QuerySet
 
 from apps.common.actor import Actor
 from apps.storages.models import (
+    OrphanRun,
     Storage,
     StorageCandidate,
     StorageHealthChange,
@@ -134,3 +135,17 @@ def groups_naming(storage_names: Iterable[str], *, acting: Actor) -> dict[str, l
     for storage_name, group_name in rows.values_list("storage_name", "group_name"):
         found[storage_name].append(group_name)
     return found
+
+
+def orphan_run_list(*, name: str) -> QuerySet[OrphanRun]:
+    """Searches of a storage for orphans, the newest first, without their samples."""
+    found = OrphanRun.objects.filter(storage__name=name).select_related("storage")
+    return found.defer("samples").order_by("-id")
+
+
+def orphan_run_get(*, name: str, run_id: int) -> OrphanRun:
+    """Raises NOT_FOUND."""
+    run = OrphanRun.objects.select_related("storage").filter(storage__name=name, pk=run_id).first()
+    if run is None:
+        raise DomainError(Code.NOT_FOUND, f"storage {name} has no search {run_id}", field="id")
+    return run

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from threading import Lock
 
 import orjson
@@ -63,6 +64,27 @@ def usage_of(storage: Storage, usages: UsageByNumber) -> StorageUsage:
             total.blocks + part.blocks,
         )
     return total
+
+
+@dataclass(frozen=True, slots=True)
+class ListedOrphans:
+    """Blocks whose records alone were dropped: their bytes stay on the storage and count for no group."""
+
+    blocks: int = 0
+    used_bytes: int = 0
+
+
+def orphans_by_storage(client: redis.Redis, storages: Sequence[Storage]) -> dict[int, ListedOrphans]:
+    """What is on the list of orphans of each storage, by its row's key. Raises redis.RedisError."""
+    numbers = [(storage.pk, number) for storage in storages for number in storage.entry().numbers]
+    pipeline = client.pipeline(transaction=False)
+    for _, number in numbers:
+        pipeline.hmget(keyspace.storage(number), "on", "ob")
+    totals: dict[int, ListedOrphans] = {}
+    for (key, _), (blocks, size) in zip(numbers, pipeline.execute(), strict=True):
+        had = totals.get(key, ListedOrphans())
+        totals[key] = ListedOrphans(had.blocks + int(blocks or 0), had.used_bytes + int(size or 0))
+    return totals
 
 
 def holds_any(usage: StorageUsage) -> bool:

@@ -15,7 +15,7 @@ REASONS = 20
 
 @dataclass(frozen=True, slots=True)
 class OrphanOrder:
-    """`owner` names this installation and the storage (storage.marker)."""
+    """`owner` is `<installation>/<storage>` (storage.marker). Ages are in seconds."""
 
     storage: StorageEntry
     owner: str

@@ -41,6 +41,10 @@ class Stopped(Exception):
     """The search was told to stop."""
 
 
+def _installation(owner: str) -> str:
+    return owner.rpartition("/")[0]
+
+
 class OrphanSearch:
     """One search. `should_stop` is asked often, from the event loop: it must not block."""
 
@@ -137,8 +141,10 @@ class OrphanSearch:
         return frozenset(entry.instance_id for entry in entries if entry.number in self._session.away)
 
     async def _require_owner(self, backend: DataStorageBackend) -> None:
+        """Another storage of this installation may have been here first: its blocks are in the index, too."""
         self.figures.owner = await backend.claim(self._order.owner)
-        if self.figures.owner != self._order.owner and not self._order.is_dry:
+        is_own = _installation(self.figures.owner) == _installation(self._order.owner)
+        if not is_own and not self._order.is_dry:
             raise CannotTell(
                 f"{self._order.storage.name} carries the name of another owner ({self.figures.owner}):"
                 " what looks forgotten from here may be in use there"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -128,6 +129,21 @@ async def test_a_foreign_owner_is_refused(plane, root):
     with pytest.raises(marker.NotTheStorage):
         await search(plane)
     assert path.exists()
+
+
+async def test_another_storage_of_the_installation_in_the_same_place_loses_nothing(plane, root):
+    await written(plane)
+    served = files_of(root)
+    second = replace(plane.mirror.current.storages["nfs_01"], name="nfs_02", number=2)
+    plane.publish(2, second)
+    assert (await search(plane)).owner == OWNER
+    orphan = leave(root)
+    session = await plane.session()
+    order = OrphanOrder(second, "installation/nfs_02", is_dry=False, min_age_seconds=-1)
+    figures = await OrphanSearch(session, order).run()
+    assert (figures.owner, figures.deleted, figures.referred) == (OWNER, 1, len(served))
+    assert files_of(root) == served
+    assert not orphan.exists()
 
 
 async def test_an_old_marker_without_content_is_adopted(plane, root):

@@ -47,6 +47,13 @@ class StorageUsageOutput(serializers.Serializer):
     blocks = serializers.IntegerField()
 
 
+class ListedOrphansOutput(serializers.Serializer):
+    """Blocks whose records alone were dropped: their bytes are there and count for no group."""
+
+    blocks = serializers.IntegerField()
+    used_bytes = serializers.IntegerField()
+
+
 class DepartureOutput(serializers.Serializer):
     """How a storage empties that drains or leaves. Null = not known (yet); no ETA = it does not get on."""
 
@@ -97,6 +104,7 @@ class StorageOutput(serializers.Serializer):
     maintenance_note = serializers.CharField()
     health = HealthOutput()
     usage = StorageUsageOutput(allow_null=True)
+    orphans = ListedOrphansOutput(allow_null=True)
     segments = SegmentOutput(many=True)
     groups = serializers.ListField(child=serializers.CharField())
     version = serializers.IntegerField()

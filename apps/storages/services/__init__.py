@@ -7,8 +7,11 @@ from .checks import CheckedStorage, checks_note
 from .content import content_checks_ask
 from .departure import departures_settle, storage_abandon
 from .history import history_prune
+from .orphan_search import orphan_run_carry_out
+from .orphans import orphan_runs_resume, orphans_cancel, orphans_search
 from .remove import storage_remove, storage_restore
 from .rounds import storages_check
+from .tidying import storages_tidy
 from .trial import storage_try, storage_try_saved
 from .update import storage_set_enabled, storage_update
 
@@ -20,6 +23,10 @@ __all__ = [
     "content_checks_ask",
     "departures_settle",
     "history_prune",
+    "orphan_run_carry_out",
+    "orphan_runs_resume",
+    "orphans_cancel",
+    "orphans_search",
     "storage_abandon",
     "storage_add",
     "storage_remove",
@@ -30,4 +37,5 @@ __all__ = [
     "storage_update",
     "storages_change",
     "storages_check",
+    "storages_tidy",
 ]

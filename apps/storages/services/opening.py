@@ -6,6 +6,7 @@ from datetime import datetime
 
 from django.utils import timezone
 
+from apps.common.services import installation_name
 from apps.storages.choices import HealthEvent
 from apps.storages.models import Storage
 from apps.storages.services.capacity import room_note
@@ -27,10 +28,15 @@ def opened(storage: Storage, *, is_forced: bool = False) -> ProbeResult:
     Raises IO_ERROR where that fails and the storage asks to be available when it is opened, unless
     `is_forced`.
     """
-    result = probe(storage.entry(), may_create_root=True)
+    result = probe(storage.entry(), may_create_root=True, owner=owner_of(storage.name))
     if storage.check_storage_available_when_open and not result.is_ok and not is_forced:
         raise DomainError(Code.IO_ERROR, f"storage {storage.name} is not available: {result.message}")
     return result
+
+
+def owner_of(storage_name: str) -> str:
+    """What this installation puts on a storage as its owner's name."""
+    return f"{installation_name()}/{storage_name}"
 
 
 def result_apply(storage: Storage, result: ProbeResult, *, at: datetime) -> None:

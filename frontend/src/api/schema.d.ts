@@ -705,6 +705,75 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/storages/{name}/orphans/": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description Searches of one storage for what nothing refers to; the newest first. */
+        get: operations["storages_orphans_list"];
+        put?: never;
+        /** @description Searches of one storage for what nothing refers to; the newest first. */
+        post: operations["storages_orphans_create"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/storages/{name}/orphans/{id}/": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description Searches of one storage for what nothing refers to; the newest first. */
+        get: operations["storages_orphans_retrieve"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/storages/{name}/orphans/{id}/cancel/": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** @description Stop a search; what it deleted by then is gone. */
+        post: operations["storages_orphans_cancel_create"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/storages/{name}/orphans/{id}/samples/": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description The first orphans that a search found, at most a thousand. */
+        get: operations["storages_orphans_samples_list"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/storages/{name}/restore/": {
         parameters: {
             query?: never;
@@ -1177,6 +1246,11 @@ export interface components {
             /** Format: double */
             write_session_ratio: number;
         };
+        /** @description Blocks whose records alone were dropped: their bytes are there and count for no group. */
+        ListedOrphansOutput: {
+            blocks: number;
+            used_bytes: number;
+        };
         LocationSpecGroupOutput: {
             name: string;
             spec_names: string[];
@@ -1295,7 +1369,7 @@ export interface components {
             max_bytes_per_second: number;
             verify: boolean;
             trigger: string;
-            state: components["schemas"]["MigrationRunOutputStateEnum"];
+            state: components["schemas"]["RunStateEnum"];
             cancel_requested: boolean;
             planned_blocks: number | null;
             planned_bytes: number | null;
@@ -1324,8 +1398,6 @@ export interface components {
             /** Format: date-time */
             ended_at: string | null;
         };
-        /** @enum {string} */
-        MigrationRunOutputStateEnum: "queued" | "running" | "done" | "cancelled" | "failed";
         ModelDeploymentOutput: {
             model_name: string;
             dtype: string;
@@ -1359,6 +1431,80 @@ export interface components {
         };
         /** @enum {unknown} */
         NullEnum: null;
+        /** @description Counts of objects (files with all their slots) and bytes, so far or at the end. */
+        OrphanFiguresOutput: {
+            /** @default waiting */
+            phase: string;
+            /**
+             * @description installation and storage named on the storage
+             * @default
+             */
+            owner: string;
+            /** @default 1 */
+            passes: number;
+            /** @default 0 */
+            pass_number: number;
+            /** @default 0 */
+            looked_at: number;
+            /** @default 0 */
+            referred: number;
+            /** @default 0 */
+            young: number;
+            /** @default 0 */
+            out_of_reach: number;
+            /** @default 0 */
+            foreign: number;
+            /** @default 0 */
+            foreign_bytes: number;
+            /** @default 0 */
+            orphans: number;
+            /** @default 0 */
+            orphan_bytes: number;
+            /** @default 0 */
+            deleted: number;
+            /** @default 0 */
+            deleted_bytes: number;
+            /**
+             * @description blocks whose records alone were dropped
+             * @default 0
+             */
+            listed: number;
+            /** @default 0 */
+            listed_bytes: number;
+            /** @default 0 */
+            listed_deleted: number;
+            /** @default 0 */
+            failed: number;
+            reasons?: {
+                [key: string]: number;
+            };
+            /** @default 0 */
+            folders: number;
+        };
+        /** @description One search of a storage. */
+        OrphanRunOutput: {
+            id: number;
+            storage: string;
+            state: components["schemas"]["RunStateEnum"];
+            dry_run: boolean;
+            min_age_seconds: number;
+            asked_by: string;
+            /** Format: date-time */
+            asked_at: string;
+            /** Format: date-time */
+            started_at: string | null;
+            /** Format: date-time */
+            ended_at: string | null;
+            reason: string;
+            figures: components["schemas"]["OrphanFiguresOutput"];
+        };
+        /** @description A search; with `dry_run` false what is found is deleted. */
+        OrphanSearchInputRequest: {
+            /** @default true */
+            dry_run: boolean;
+            /** @description what was written later is left; at least the longest write and a margin */
+            min_age_seconds?: number;
+        };
         Overview: {
             /** Format: double */
             requests_per_second: number;
@@ -1547,6 +1693,21 @@ export interface components {
             previous?: string | null;
             results: components["schemas"]["MigrationRunOutput"][];
         };
+        PaginatedOrphanRunOutputList: {
+            /** @example 123 */
+            count: number;
+            /**
+             * Format: uri
+             * @example http://api.example.org/accounts/?page=4
+             */
+            next?: string | null;
+            /**
+             * Format: uri
+             * @example http://api.example.org/accounts/?page=2
+             */
+            previous?: string | null;
+            results: components["schemas"]["OrphanRunOutput"][];
+        };
         PaginatedReceiverOutputList: {
             /** @example 123 */
             count: number;
@@ -1576,6 +1737,21 @@ export interface components {
              */
             previous?: string | null;
             results: components["schemas"]["RuleOutput"][];
+        };
+        PaginatedSampleOutputList: {
+            /** @example 123 */
+            count: number;
+            /**
+             * Format: uri
+             * @example http://api.example.org/accounts/?page=4
+             */
+            next?: string | null;
+            /**
+             * Format: uri
+             * @example http://api.example.org/accounts/?page=2
+             */
+            previous?: string | null;
+            results: components["schemas"]["SampleOutput"][];
         };
         PaginatedSilenceOutputList: {
             /** @example 123 */
@@ -1889,6 +2065,17 @@ export interface components {
             /** Format: date-time */
             updated_at: string;
         };
+        /** @enum {string} */
+        RunStateEnum: "queued" | "running" | "done" | "cancelled" | "failed";
+        SampleOutput: {
+            name: string;
+            size_bytes: number;
+            /**
+             * Format: double
+             * @description unix seconds
+             */
+            written_at: number | null;
+        };
         /** @description Members that the saved spec would get; none of them = as it is. */
         SavedTrialInputRequest: {
             spec?: {
@@ -2033,6 +2220,7 @@ export interface components {
             maintenance_note: string;
             health: components["schemas"]["HealthOutput"];
             usage: components["schemas"]["StorageUsageOutput"] | null;
+            orphans: components["schemas"]["ListedOrphansOutput"] | null;
             segments: components["schemas"]["SegmentOutput"][];
             groups: string[];
             version: number;
@@ -6039,6 +6227,328 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["HealthSamplesOutput"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    storages_orphans_list: {
+        parameters: {
+            query?: {
+                /** @description A page number within the paginated result set. */
+                page?: number;
+                /** @description Number of results to return per page. */
+                page_size?: number;
+            };
+            header?: never;
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PaginatedOrphanRunOutputList"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    storages_orphans_create: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["OrphanSearchInputRequest"];
+            };
+        };
+        responses: {
+            202: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["OrphanRunOutput"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    storages_orphans_retrieve: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                id: string;
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["OrphanRunOutput"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    storages_orphans_cancel_create: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                id: string;
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["OrphanRunOutput"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    storages_orphans_samples_list: {
+        parameters: {
+            query?: {
+                /** @description A page number within the paginated result set. */
+                page?: number;
+                /** @description Number of results to return per page. */
+                page_size?: number;
+            };
+            header?: never;
+            path: {
+                id: string;
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PaginatedSampleOutputList"];
                 };
             };
             400: {

@@ -34,6 +34,9 @@ SPECTACULAR: dict[str, Any] = {
     "SCHEMA_PATH_PREFIX": r"/api/v1",
     "COMPONENT_SPLIT_REQUEST": True,
     "SORT_OPERATIONS": True,
-    "ENUM_NAME_OVERRIDES": {"SeverityEnum": "apps.alerts.choices.SEVERITIES"},
+    "ENUM_NAME_OVERRIDES": {
+        "SeverityEnum": "apps.alerts.choices.SEVERITIES",
+        "RunStateEnum": "apps.copies.choices.RUN_STATES",
+    },
     "ENUM_GENERATE_CHOICE_DESCRIPTION": False,
 }

@@ -20,8 +20,16 @@ pytestmark = pytest.mark.django_db(transaction=True)
 STORAGES = "/api/v1/storages/"
 MEMBERS = {
     *("name", "number", "type", "spec", "enabled", "draining", "weight", "capacity_bytes"),
-    *("high_watermark_ratio", "low_watermark_ratio", "maintenance_note", "health", "usage", "groups"),
-    *("leaving", "abandoned", "departure", "segments"),
+    *(
+        "high_watermark_ratio",
+        "low_watermark_ratio",
+        "maintenance_note",
+        "health",
+        "usage",
+        "groups",
+        "orphans",
+    ),
+    *("leaving", "abandoned", "departure", "segments", "orphans"),
     *("version", "created_at", "updated_at", "check_storage_available_when_open"),
 }
 
