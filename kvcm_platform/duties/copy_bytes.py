@@ -30,9 +30,8 @@ class StorageTroubleError(Exception):
 class CopyBytes:
     """The transfers of one round. Bytes are compared in memory, so a copy costs twice its batch at most."""
 
-    def __init__(self, transfers: Transfers, call_seconds: float = CALL_SECONDS) -> None:
+    def __init__(self, transfers: Transfers) -> None:
         self._transfers = transfers
-        self._call_seconds = call_seconds
         self._limits: dict[str, asyncio.Semaphore] = defaultdict(lambda: asyncio.Semaphore(AT_ONCE))
         self._left_hanging = False
 
@@ -100,13 +99,13 @@ class CopyBytes:
         thread = threading.Thread(target=run, name=f"copy {storage}", daemon=True)
         thread.start()
         try:
-            async with asyncio.timeout(self._call_seconds):
+            async with asyncio.timeout(CALL_SECONDS):
                 return await future
         except TimeoutError as error:
             self._left_hanging = True
             with _hanging_lock:
                 _hanging[storage] = thread
-            raise StorageTroubleError(f"{storage}: no answer within {self._call_seconds:g} s") from error
+            raise StorageTroubleError(f"{storage}: no answer within {CALL_SECONDS:g} s") from error
         except (OSError, ValueError) as error:
             raise StorageTroubleError(f"{storage}: {error}") from error
 

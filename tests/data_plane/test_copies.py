@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import AsyncIterator
 
 import pytest
@@ -11,9 +13,12 @@ from kvcm_platform.core.migration import Direction
 from kvcm_platform.core.registry import Quota
 from kvcm_platform.core.types import Retention, StorageType
 from kvcm_platform.core.use_cases import Blocks
-from kvcm_platform.duties.copy_waves import Stop
+from kvcm_platform.duties import copy_bytes
+from kvcm_platform.duties.copy_waves import Migration, Stop, Tally
 from kvcm_platform.index import copying
-from tests.support.copies import BLOCK, Tiers, tiers
+from kvcm_platform.index.connection import Fenced
+from kvcm_platform.transfer import TransferError, Transfers
+from tests.support.copies import BLOCK, Tiers, host_of, tiers
 
 pytestmark = pytest.mark.asyncio
 
@@ -139,3 +144,220 @@ async def test_a_copy_whose_source_went_and_was_written_anew_fails(two: Tiers) -
     assert served == [False] * len(keys)
     await two.settle()
     assert await two.read(keys) in ({"fast": 16}, {})
+
+
+async def test_a_trim_by_time_in_the_middle_wins(two: Tiers) -> None:
+    """It takes what is served and leaves what is being written, the copy: that must not bring blocks back."""
+    keys = list(range(1, 65))
+    await two.write(keys)
+    copy = await two.open_copy(keys)
+    await two.move_bytes(copy)
+    await two.plane.service.trim_cache("model-a", 3, 0, 0)
+    assert await copying.finish_copy(two.index, copy, [True] * 64) == [False] * 64
+    assert await two.places(keys) == {}
+    await two.settle()
+    assert not (await two.plane.recount()).has_drift
+    assert two.files("fast") == two.files("slow") == []
+
+
+async def test_a_source_that_is_gone_from_the_record_does_not_come_back(two: Tiers) -> None:
+    keys = list(range(1, 17))
+    await two.write(keys)
+    copy = await two.open_copy(keys)
+    await two.move_bytes(copy)
+    await two.plane.service.trim_cache("model-a", 3, 0, 0)
+    await two.settle()
+    assert await copying.finish_copy(two.index, copy, [True] * 16) == [False] * 16
+    assert await two.places(keys) == {}
+
+
+async def test_two_copiers_of_the_same_blocks(two: Tiers) -> None:
+    keys = list(range(1, 33))
+    await two.write(keys)
+    blocks = await two.blocks(keys)
+    first, second = await two.open_copy(keys), await two.open_copy(keys, blocks=blocks)
+    assert (len(first.blocks), len(second.blocks)) == (32, 0)
+    await two.move_bytes(first)
+    await copying.give_up(two.index, second)
+    assert await copying.finish_copy(two.index, first, [True] * 32) == [True] * 32
+    assert await two.read(keys) == {"slow": 32}
+    await two.settle()
+    assert not (await two.plane.recount()).has_drift
+
+
+async def test_what_fails_stays_where_it_is(two: Tiers) -> None:
+    keys = list(range(1, 33))
+    await two.write(keys)
+    copy = await two.open_copy(keys)
+    await two.move_bytes(copy)
+    served = await copying.finish_copy(two.index, copy, [block.key % 2 == 0 for block in copy.blocks])
+    assert served == [block.key % 2 == 0 for block in copy.blocks]
+    assert await two.read(keys) == {"fast": 16, "slow": 16}
+    # What failed may be tried again at once.
+    ((_, tally),) = await two.round(two.request())
+    assert tally.copied_blocks == 16
+
+
+async def test_a_copy_has_the_age_and_the_time_of_its_source(two: Tiers) -> None:
+    """So a trim by time finds it, and the coldest stay the coldest."""
+    await two.write(range(1, 17))
+    await two.write(range(17, 33))
+    await two.touch(range(1, 17))
+    before = {block.key: block for block in await two.blocks(range(1, 33))}
+    await two.round(two.request())
+    after = {block.key: block for block in await two.blocks(range(1, 33), "slow")}
+    assert {key: block.location.time_ms for key, block in before.items()} == {
+        key: block.location.time_ms for key, block in after.items()
+    }
+    oldest = [max(after[key].run.tick_ms for key in part) for part in (range(17, 33), range(1, 17))]
+    assert oldest == sorted(oldest)
+    assert oldest[1] <= max(block.run.tick_ms for block in before.values())
+
+
+async def test_cached_matches_learn_of_every_move(two: Tiers) -> None:
+    keys = list(range(1, 129))
+    await two.write(keys)
+
+    async def matched() -> set[str]:
+        return {host_of(one.uri) for one in await two.plane.match(keys)}
+
+    assert await matched() == {"fast"}
+    await two.round(two.request(retention=Retention.KEEP_BOTH))
+    assert set().union(*[await matched() for _ in range(40)]) == {"fast", "slow"}
+    await two.round(two.request("b"))
+    assert await matched() == {"slow"}
+    await two.round(two.request("c", source="slow", target="fast"))
+    assert await matched() == {"fast"}
+    assert len(await two.plane.match(keys)) == 128
+
+
+async def test_a_source_is_not_let_go_for_a_copy_that_went(two: Tiers) -> None:
+    keys = list(range(1, 17))
+    await two.write(keys)
+    await two.round(two.request(retention=Retention.KEEP_BOTH))
+    pairs = [
+        (block, other)
+        for block in await two.blocks(keys)
+        if (other := copying.covering(block, two.entries["slow"].numbers)) is not None
+    ]
+    assert len(pairs) == 16
+    await two.remove_from("slow", keys[:8])
+    count, size = await copying.shed(two.index, two.instance, pairs, 500)
+    assert (count, size) == (8, 8 * BLOCK)
+    assert await two.read(keys) == {"fast": 8, "slow": 8}
+    await two.settle()
+    assert not (await two.plane.recount()).has_drift
+
+
+async def test_a_copy_that_reads_back_differently_is_not_served(two: Tiers, monkeypatch) -> None:
+    keys = list(range(1, 17))
+    await two.write(keys)
+    write = Transfers.write_batch
+
+    def spoil(self, blocks):
+        uri, data = blocks[0]
+        return write(self, [(uri, bytes(len(data))), *blocks[1:]])
+
+    monkeypatch.setattr(Transfers, "write_batch", spoil)
+    ((_, tally),) = await two.round(two.request())
+    assert (tally.copied_blocks, tally.failed_blocks) == (15, 1)
+    assert tally.reasons == {"the copy reads back differently": 1}
+    assert await two.read(keys) == {"fast": 1, "slow": 15}
+
+
+async def test_missing_bytes_fail_alone_and_are_not_tried_for_ever(two: Tiers) -> None:
+    keys = list(range(1, 17))
+    await two.write(keys)
+    for path in two.files("fast")[:1]:
+        path.unlink()
+    ((_, tally),) = await two.round(two.request())
+    assert (tally.stop, tally.copied_blocks, tally.failed_blocks) == (Stop.DONE, 8, 8)
+    assert await two.held_by_storage() == {"fast": 8, "slow": 8}
+
+
+async def test_a_target_that_takes_nothing_keeps_the_work(two: Tiers, monkeypatch) -> None:
+    keys = list(range(1, 65))
+    await two.write(keys)
+
+    def refuse(self, blocks):
+        return [TransferError(uri, "No space left on device") for uri, _ in blocks]
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Transfers, "write_batch", refuse)
+        ((_, tally),) = await two.round(two.request())
+    assert (tally.stop, tally.copied_blocks) == (Stop.STORAGE, 0)
+    assert "No space left" in tally.detail
+    assert await two.read(keys) == {"fast": 64}
+    ((_, tally),) = await two.round(two.request())
+    assert tally.copied_blocks == 64
+
+
+async def test_a_storage_that_hangs_costs_its_time_limit(two: Tiers, monkeypatch) -> None:
+    keys = list(range(1, 65))
+    await two.write(keys)
+    released = threading.Event()
+    monkeypatch.setattr(copy_bytes, "CALL_SECONDS", 0.2)
+
+    def hang(self, uris, checksums=None):
+        released.wait(30)
+        return [TransferError(uri, "late") for uri in uris]
+
+    try:
+        with monkeypatch.context() as patch:
+            patch.setattr(Transfers, "read_batch", hang)
+            ((_, tally),) = await two.round(two.request())
+            assert (tally.stop, tally.copied_blocks) == (Stop.STORAGE, 0)
+            assert "no answer within" in tally.detail
+            ((_, tally),) = await two.round(two.request())
+            assert "still hangs" in tally.detail
+        assert await two.read(keys) == {"fast": 64}
+    finally:
+        released.set()
+
+
+async def test_the_group_quota_stops_a_copy_and_nothing_is_lost(two: Tiers) -> None:
+    keys = list(range(1, 65))
+    await two.write(keys)
+    two.set_policy(quota=Quota(70 * BLOCK), is_enabled=False)
+    ((_, tally),) = await two.round(two.request())
+    assert tally.stop is Stop.NO_ROOM
+    assert await two.read(keys) == {"fast": 64}
+    assert not (await two.plane.recount()).has_drift
+
+
+async def test_the_limit_of_bytes_a_second_is_kept(two: Tiers) -> None:
+    await two.write(range(1, 65))
+    began = time.monotonic()
+    await two.round(two.request(max_bytes_per_second=32 * BLOCK))
+    assert time.monotonic() - began > 1.0
+    assert await two.read(range(1, 65)) == {"slow": 64}
+
+
+async def test_a_cancelled_round_stops_after_its_wave(two: Tiers) -> None:
+    await two.write(range(1, 65))
+
+    async def cancel(_: Migration, tally: Tally) -> bool:
+        return False
+
+    ((_, tally),) = await two.round(two.request(max_bytes_per_second=16 * BLOCK), progress=cancel)
+    assert (tally.stop, tally.copied_blocks) == (Stop.CANCELLED, 16)
+    assert await two.read(range(1, 65)) == {"fast": 48, "slow": 16}
+
+
+@pytest.mark.redis_only
+async def test_who_lost_the_lease_is_refused_and_other_duties_are_not(two: Tiers) -> None:
+    keys = list(range(1, 17))
+    await two.write(keys)
+    two.index.fence, two.index.duty = 1000, "copies"
+    copy = await two.open_copy(keys)
+    two.index.fence = 2000
+    other = await two.open_copy(keys, blocks=await two.blocks(keys))
+    await copying.give_up(two.index, other)
+    two.index.fence = 1000
+    with pytest.raises(Fenced):
+        await copying.finish_copy(two.index, copy, [True] * 16)
+    # The duties of what is due have a lease, and numbers, of their own.
+    two.index.fence, two.index.duty = 500, ""
+    await two.plane.duties()
+    await two.index.remove(two.instance, keys, 0)
+    two.index.fence = 0

@@ -132,7 +132,7 @@ class Program:
             return
         await one.move_bytes(copy)
         for _ in range(self.random.randint(0, 2)):
-            await self.random.choice([self.remove, self.write, self.free])(one)
+            await self.random.choice([self.remove, self.trim, self.write, self.free])(one)
         if self.random.random() < 0.6:
             served = await copying.finish_copy(one.index, copy, [True] * len(copy.blocks))
             self.copied += sum(served)

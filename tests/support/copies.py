@@ -17,7 +17,7 @@ from kvcm_platform.duties.copies import CopyRound, copies_lease
 from kvcm_platform.duties.copy_bytes import CopyBytes
 from kvcm_platform.duties.copy_waves import Migration, Progress, Tally
 from kvcm_platform.duties.session import IndexSession
-from kvcm_platform.index import copying, keyspace
+from kvcm_platform.index import codec, copying, keyspace
 from kvcm_platform.index.ages import AgeWalk, HeldBlock
 from kvcm_platform.index.redis_index import RedisIndex
 from kvcm_platform.index.stats import parse_usage
@@ -179,8 +179,14 @@ class Tiers:
         return [block async for held in walk.runs(1 << 20) for block in held.blocks if block.key in wanted]
 
     async def open_copy(
-        self, keys: Iterable[int], *, is_move: bool = True, timeout_ms: int = 60_000
+        self,
+        keys: Iterable[int],
+        *,
+        is_move: bool = True,
+        timeout_ms: int = 60_000,
+        blocks: Sequence[HeldBlock] | None = None,
     ) -> copying.OpenCopy:
+        """`blocks`: as they were seen before; None = as they are now."""
         await self.refresh()
         registry = self.plane.mirror.current
         job = copying.CopyJob(
@@ -188,7 +194,7 @@ class Tiers:
             placement.serving(registry, registry.groups["default"]),
             *(is_move, 500, timeout_ms),
         )
-        return await copying.open_copy(self.index, job, await self.blocks(keys))
+        return await copying.open_copy(self.index, job, blocks or await self.blocks(keys))
 
     async def move_bytes(self, copy: copying.OpenCopy) -> None:
         pairs = [
@@ -198,6 +204,23 @@ class Tiers:
         ]
         mover = CopyBytes(self.transfers())
         assert not any(await mover.move("fast", "slow", pairs, is_verified=True))
+
+    async def remove_from(self, name: str, keys: Iterable[int]) -> None:
+        """The locations of these blocks on one storage alone are removed."""
+        for block in await self.blocks(keys, name):
+            await self.index.function(
+                *("kvcm_remove", block.run.shard.base, "named", 500, 0, 0),
+                *(codec.pack_keys([block.key]), block.location.location_id),
+            )
+
+    async def held_by_storage(self) -> dict[str, int]:
+        """Served blocks of each storage, by the records."""
+        walks = {
+            name: AgeWalk(self.index, [self.instance], self.entries[name].numbers) for name in self.entries
+        }
+        return {
+            name: sum([len(held.blocks) async for held in walk.runs(1 << 20)]) for name, walk in walks.items()
+        }
 
     async def settle(self) -> None:
         """Everything that is pending is deleted, second passes included."""
