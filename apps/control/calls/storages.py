@@ -52,7 +52,7 @@ def remove_storage(call: Call) -> pb.CommonResponse:
     # The protocol lets a storage go that groups name; blocks on it still hold it.
     name = call.required_text("storage_unique_name")
     staying = storage_remove(acting=call.acting, name=name, may_be_named=True)
-    return done("removed as soon as the blocks that just came to it are" if staying else "")
+    return done("it goes when its last blocks are removed" if staying else "")
 
 
 def list_storage(call: Call) -> pb.ListStorageResponse:

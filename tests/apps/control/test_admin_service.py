@@ -12,7 +12,7 @@ import redis
 
 from apps.accounts.models import User
 from apps.audit.models import AuditEntry
-from apps.storages.services import storage_update
+from apps.storages.services import storage_remove, storage_update
 from kvcm_platform.core.registry import FairnessLimits, MigrationPolicy, StorageEntry
 from kvcm_platform.core.types import StorageType
 from kvcm_platform.index import heartbeat, keyspace, leaving
@@ -20,7 +20,8 @@ from kvcm_platform.index import registry as index_registry
 from kvcm_platform.index.chunks import CacheCounters
 from kvcm_platform.pb import admin_service_pb2 as pb
 from tests.apps.control.conftest import Control
-from tests.factories.actors import OPERATOR
+from tests.apps.storages.looks import occupy
+from tests.factories.actors import ADMIN, OPERATOR
 from tests.factories.messages import group_message, nfs_config, register_request
 from tests.factories.objects import make_group, make_instance, make_storage
 from tests.support.mooncake import MooncakeMaster
@@ -121,6 +122,45 @@ def test_storage_that_must_be_available(control: Control, tmp_path: Path) -> Non
     config.global_unique_name = "strict"
     config.check_storage_available_when_open = True
     assert code(control.call("AddStorage", pb.AddStorageRequest(storage=config))) == pb.IO_ERROR
+
+
+def test_force_update_moves_a_storage_with_blocks(
+    control: Control, index: redis.Redis, tmp_path: Path
+) -> None:
+    occupy(index, make_storage(tmp_path))
+    moved = nfs_config(tmp_path / "new")
+    held = control.call("UpdateStorage", pb.UpdateStorageRequest(storage=moved))
+    assert (code(held), "holds 1 blocks" in held.header.status.message) == (pb.INTERNAL_ERROR, True)
+    forced = control.call("UpdateStorage", pb.UpdateStorageRequest(storage=moved, force_update=True))
+    assert code(forced) == pb.OK
+    assert index_registry.read(index).storages["nfs_a"].spec["root_path"] == f"{tmp_path}/new/"
+
+
+def test_force_update_takes_a_storage_that_does_not_work(control: Control, tmp_path: Path) -> None:
+    make_storage(tmp_path)
+    (tmp_path / "file").write_text("not a folder")
+    broken = nfs_config(tmp_path / "file" / "below")
+    broken.check_storage_available_when_open = True
+    refused = control.call("UpdateStorage", pb.UpdateStorageRequest(storage=broken))
+    assert code(refused) == pb.IO_ERROR
+    forced = control.call("UpdateStorage", pb.UpdateStorageRequest(storage=broken, force_update=True))
+    assert code(forced) == pb.OK
+    control.call("DisableStorage", pb.DisableStorageRequest(storage_unique_name="nfs_a"))
+    enabled = control.call("EnableStorage", pb.EnableStorageRequest(storage_unique_name="nfs_a"))
+    assert code(enabled) == pb.IO_ERROR
+
+
+def test_a_storage_that_leaves_is_gone_for_the_protocol(
+    control: Control, index: redis.Redis, tmp_path: Path
+) -> None:
+    occupy(index, make_storage(tmp_path))
+    held = control.call("RemoveStorage", pb.RemoveStorageRequest(storage_unique_name="nfs_a"))
+    assert code(held) == pb.INTERNAL_ERROR
+    storage_remove(acting=ADMIN, name="nfs_a", is_forced=True)
+    assert not control.call("ListStorage", pb.ListStorageRequest()).storage
+    again = control.call("RemoveStorage", pb.RemoveStorageRequest(storage_unique_name="nfs_a"))
+    assert code(again) == pb.OK
+    assert "last blocks" in again.header.status.message
 
 
 def test_storage_names(control: Control, tmp_path: Path) -> None:
