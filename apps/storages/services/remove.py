@@ -19,7 +19,12 @@ from apps.common.services import registry_publish_on_commit
 from apps.storages.choices import HealthEvent
 from apps.storages.models import Storage
 from apps.storages.selectors import groups_naming, storage_get
-from apps.storages.services.departure import departure_begin, departure_end, storage_settle
+from apps.storages.services.departure import (
+    KNOWN_AFTER,
+    departure_begin,
+    departure_end,
+    storage_settle,
+)
 from apps.storages.services.history import turn_note
 from apps.storages.services.opening import opened, opening_note
 from apps.storages.services.row import require_empty, state_of
@@ -50,8 +55,9 @@ def storage_remove(
     if not is_forced:
         require_empty(storage, "remove them first, or force it to have them removed")
     was_written = storage.entry().is_writable and bool(groups_naming([name], acting=_WATCHER))
+    was_changed = timezone.now() - storage.updated_at < KNOWN_AFTER
     leaving = _leave(acting, storage)
-    if was_written:
+    if was_written or was_changed:
         time.sleep(SEEN_SECONDS)
     return leaving if _still_holds(leaving) else None
 

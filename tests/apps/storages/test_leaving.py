@@ -177,8 +177,11 @@ def test_progress_of_a_drain(index: redis.Redis, tmp_path: Path) -> None:
     assert list(turns) == ["available", "draining", "drain_ended"]
 
 
-def test_a_process_may_die_anywhere_in_a_removal(index: redis.Redis, tmp_path: Path) -> None:
+def test_a_process_may_die_anywhere_in_a_removal(
+    index: redis.Redis, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """kill -9 before each statement in turn: the storage stays, or it leaves, and nothing in between."""
+    monkeypatch.setattr("apps.storages.services.remove.SEEN_SECONDS", 0.0)
     ends = []
     for number in range(1, 60):
         make_storage(tmp_path)
