@@ -18,6 +18,7 @@ from django.db import DatabaseError
 from django.utils import timezone
 
 from apps.storages.services.checks import CheckedStorage, checks_note
+from apps.storages.services.opening import owners_of
 from apps.storages.usage import UsageByNumber
 from kvcm_platform.core.health import HealthLimits
 from kvcm_platform.core.registry import StorageEntry
@@ -52,19 +53,21 @@ class CheckRound:
         """Check them all; how many checks were noted. Raises the last database error, after the round."""
         if not entries:
             return 0
+        # Asked for here: the threads of the checks have no connection to the database.
+        owners = owners_of(entry.name for entry in entries)
         in_order = sorted(entries, key=lambda entry: not entry.is_available)
         threads = ThreadPoolExecutor(min(AT_ONCE, len(in_order)), thread_name_prefix="check")
         deadline = time.monotonic() + ROUND_SECONDS
         noted, under_way = 0, len(in_order)
         try:
             for entry in in_order:
-                threads.submit(self._look, entry, 0.0)
+                threads.submit(self._look, entry, owners[entry.name], 0.0)
             while under_way and time.monotonic() < deadline:
                 self._keep()
                 batch = self._take()
                 under_way -= len(batch)
                 for entry in self._note(batch):
-                    threads.submit(self._look, entry, SECOND_LOOK_SECONDS)
+                    threads.submit(self._look, entry, owners[entry.name], SECOND_LOOK_SECONDS)
                     under_way += 1
                 noted += len(batch)
         finally:
@@ -74,10 +77,10 @@ class CheckRound:
             raise self._error
         return noted
 
-    def _look(self, entry: StorageEntry, after_seconds: float) -> None:
+    def _look(self, entry: StorageEntry, owner: str, after_seconds: float) -> None:
         if self._over.wait(after_seconds) if after_seconds else self._over.is_set():
             return
-        result = probe(entry)
+        result = probe(entry, owner=owner)
         self._came.put(CheckedStorage(entry, result, timezone.now()))
 
     def _take(self) -> list[CheckedStorage]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import datetime
 
 from django.utils import timezone
@@ -36,7 +37,13 @@ def opened(storage: Storage, *, is_forced: bool = False) -> ProbeResult:
 
 def owner_of(storage_name: str) -> str:
     """What this installation puts on a storage as its owner's name."""
-    return f"{installation_name()}/{storage_name}"
+    return owners_of([storage_name])[storage_name]
+
+
+def owners_of(storage_names: Iterable[str]) -> dict[str, str]:
+    """The same for several; one query."""
+    installation = installation_name()
+    return {name: f"{installation}/{name}" for name in storage_names}
 
 
 def result_apply(storage: Storage, result: ProbeResult, *, at: datetime) -> None:

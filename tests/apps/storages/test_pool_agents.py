@@ -13,7 +13,7 @@ from django.utils import timezone
 
 from apps.common.redis_client import blocks_client
 from apps.storages.models import Storage, StorageSegment
-from apps.storages.services import departures_settle, storage_add
+from apps.storages.services import departures_settle, storage_add, storage_remove
 from apps.storages.tasks import check_storages
 from kvcm_platform.core.health import HealthLimits
 from kvcm_platform.core.types import StorageType
@@ -78,6 +78,16 @@ def test_agents_that_hang_die_and_return(index: redis.Redis, host: AgentHost, se
     later = timezone.now() + timedelta(seconds=10)
     assert departures_settle(client=blocks_client(), now=later) == ["pool"], "it held nothing"
     assert published(index, "pool").lost_numbers == ()
+
+    other = storage_add(
+        acting=ADMIN,
+        name="other",
+        kind=StorageType.TAIR_MEMPOOL,
+        spec=pool_spec(*host.running[-1:]),
+        settings=StorageSettings(),
+    )
+    assert "belongs to" in other.health_message, "the check claimed the new memory as well"
+    storage_remove(acting=ADMIN, name="other")
 
     settings.KVCM_STORAGE_HEALTH = HealthLimits(pool_lost_seconds=10)
     for agent in host.running:
