@@ -25,7 +25,7 @@ from kvcm_platform.core.removal import MIN_DELETE_DELAY_MS
 from kvcm_platform.core.types import Retention
 from kvcm_platform.duties.copy_bytes import CopyBytes, StorageTroubleError
 from kvcm_platform.index import copying
-from kvcm_platform.index.ages import HeldBlock, HeldRun
+from kvcm_platform.index.ages import HeldBlock, HeldRun, refreshed
 from kvcm_platform.index.codec import StoredLocation
 from kvcm_platform.index.connection import Fenced
 from kvcm_platform.index.redis_index import RedisIndex
@@ -142,6 +142,8 @@ class Waves:
         self._instances = {entry.instance_id: entry for entry in migration.instances}
         self._target_numbers = migration.target.numbers
         self._trouble: tuple[Stop, str] | None = None
+        self._changed: list[HeldBlock] = []
+        """Blocks of this wave that were not as they had been seen."""
         self.tally = Tally()
         self.owed_seconds = 0.0
         """What the limit still asks to wait at the end of the round."""
@@ -193,17 +195,20 @@ class Waves:
     def _add(self, work: _Work, held: HeldRun) -> None:
         work.runs.append(held)
         for block in held.blocks:
-            name = block.run.instance.instance_id
-            other = copying.covering(block, self._target_numbers)
-            if other is not None:
-                work.sheds[name].append((block, other))
-            elif copying.is_on_its_way(block, self._target_numbers):
-                self.tally.skipped_blocks += 1
-                continue
-            else:
-                work.copies[name].append(block)
-            work.size += block.location.size
-            work.blocks += 1
+            self._add_block(work, block)
+
+    def _add_block(self, work: _Work, block: HeldBlock) -> None:
+        name = block.run.instance.instance_id
+        other = copying.covering(block, self._target_numbers)
+        if other is not None:
+            work.sheds[name].append((block, other))
+        elif copying.is_on_its_way(block, self._target_numbers):
+            self.tally.skipped_blocks += 1
+            return
+        else:
+            work.copies[name].append(block)
+        work.size += block.location.size
+        work.blocks += 1
 
     async def _wave(
         self, work: _Work, deal_with: Callable[[Sequence[HeldRun]], Awaitable[None]]
@@ -212,6 +217,23 @@ class Waves:
         if not work.runs:
             return None
         began = time.monotonic()
+        await self._carry_out(work)
+        # A block that changed since it was looked at, as by the copy of its other part, has a second try.
+        changed, self._changed = self._changed, []
+        again = _Work()
+        for block in await refreshed(self._index, changed):
+            self._add_block(again, block)
+        self.tally.skipped_blocks += len(changed) - again.blocks
+        await self._carry_out(again)
+        self.tally.skipped_blocks += len(self._changed)
+        self._changed = []
+        if self._trouble is None:
+            await deal_with(work.runs)
+        if not await self._progress(self._what, self.tally):
+            return Stop.CANCELLED, ""
+        return self._trouble or await self._pause(work.size, time.monotonic() - began)
+
+    async def _carry_out(self, work: _Work) -> None:
         limit = asyncio.Semaphore(WAVE_BATCHES)
 
         async def bounded(batch: Awaitable[None]) -> None:
@@ -220,16 +242,13 @@ class Waves:
 
         batches: list[Awaitable[None]] = []
         for name, blocks in work.copies.items():
-            batches += [self._copy(self._instances[name], part) for part in _batches(blocks)]
+            parts, repeated = _batches(blocks)
+            self._changed += repeated
+            batches += [self._copy(self._instances[name], part) for part in parts]
         batches += [self._shed(self._instances[name], pairs) for name, pairs in work.sheds.items()]
         for result in await asyncio.gather(*map(bounded, batches), return_exceptions=True):
             if isinstance(result, BaseException):
                 raise result
-        if self._trouble is None:
-            await deal_with(work.runs)
-        if not await self._progress(self._what, self.tally):
-            return Stop.CANCELLED, ""
-        return self._trouble or await self._pause(work.size, time.monotonic() - began)
 
     async def _pause(self, size: int, seconds: float) -> tuple[Stop, str] | None:
         """Keeps to the limit of bytes a second; the next round begins where this one ends for it."""
@@ -278,7 +297,8 @@ class Waves:
             stop = Stop.NO_ROOM if has_no_room else Stop.STORAGE
             self._trouble = (stop, error.message)
             return
-        self.tally.skipped_blocks += len(blocks) - len(copy.blocks)
+        placed = {block.key for block in copy.blocks}
+        self._changed += [block for block in blocks if block.key not in placed]
         if copy.blocks:
             await self._carry_over(copy)
 
@@ -323,16 +343,19 @@ class Waves:
         return [next(filter(None, [next(answers) for _ in places]), "") for places in copy.places]
 
 
-def _batches(blocks: Iterable[HeldBlock]) -> list[list[HeldBlock]]:
-    """Parts of bounded blocks and bytes, no key twice in one."""
+def _batches(blocks: Iterable[HeldBlock]) -> tuple[list[list[HeldBlock]], list[HeldBlock]]:
+    """Parts of bounded blocks and bytes, and blocks that come a second time."""
     parts: list[list[HeldBlock]] = []
+    repeated: list[HeldBlock] = []
     size, keys = 0, set[int]()
     for block in blocks:
-        is_full = not parts or len(parts[-1]) >= BATCH_BLOCKS or block.key in keys
-        if is_full or size + block.location.size > BATCH_BYTES:
+        if block.key in keys:
+            repeated.append(block)
+            continue
+        if not parts or len(parts[-1]) >= BATCH_BLOCKS or size + block.location.size > BATCH_BYTES:
             parts.append([])
-            size, keys = 0, set()
+            size = 0
         parts[-1].append(block)
         keys.add(block.key)
         size += block.location.size
-    return parts
+    return parts, repeated

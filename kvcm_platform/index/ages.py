@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 import json
 from collections.abc import AsyncIterator, Collection, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from kvcm_platform.core.registry import InstanceEntry
@@ -128,6 +128,22 @@ async def _records(index: RedisIndex, shard: ShardRef, fields: Sequence[bytes]) 
         [("HMGET", name, *fields[at : at + step]) for at in range(0, len(fields), step)]
     )
     return [record for part in parts for record in part]
+
+
+async def refreshed(index: RedisIndex, blocks: Iterable[HeldBlock]) -> list[HeldBlock]:
+    """The same blocks as they are now; those whose location is not served any more are left out."""
+    by_shard: dict[ShardRef, list[HeldBlock]] = {}
+    for block in blocks:
+        by_shard.setdefault(block.run.shard, []).append(block)
+    found = []
+    for shard, part in by_shard.items():
+        records = await _records(index, shard, [codec.pack_keys([block.key]) for block in part])
+        for block, record in zip(part, records, strict=True):
+            for location in codec.locations(record or b""):
+                is_same = location.location_id == block.location.location_id
+                if record is not None and is_same and location.status == codec.SERVING:
+                    found.append(replace(block, record=record, location=location))
+    return found
 
 
 def _number_of(record: bytes, run: bytes) -> int | None:

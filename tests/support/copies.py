@@ -70,11 +70,11 @@ class Tiers:
         await self.plane.mirror.refresh()
         self.index.recency.count_for(self.plane.mirror.current)
 
-    async def write(self, keys: Iterable[int]) -> None:
+    async def write(self, keys: Iterable[int], groups: Sequence[str] = ()) -> None:
         """An engine's write, with bytes."""
         await self.refresh()
         wanted = list(keys)
-        started = await self.plane.start(wanted)
+        started = await self.plane.start(wanted, groups=groups)
         pattern, blocks = self.pattern(), []
         offset = started.mask if isinstance(started.mask, int) else None
         missing = (
@@ -128,6 +128,15 @@ class Tiers:
             assert not isinstance(content, TransferError), content
             assert content == pattern.block(key), f"block {key} has wrong bytes"
         return dict(Counter(host_of(uri) for uri in uris.values()))
+
+    async def bytes_of(self, keys: Iterable[int]) -> dict[int, dict[str, bytes | TransferError]]:
+        """Key -> what each part of the block holds, wherever it is served from."""
+        wanted = list(keys)
+        answers = await self.plane.match(wanted, query=1)
+        return {
+            key: {name: self.transfers().read_batch([uri])[0] for name, uri in one.specs if uri}
+            for key, one in zip(wanted, answers, strict=True)
+        }
 
     def held(self) -> dict[str, int]:
         """Served bytes of each storage by the shards' own figures."""
@@ -249,7 +258,9 @@ async def tiers(
         {"cluster_name": "c", "mountpoint": str(root), "root_dir": "fast", "key_count_per_file": 8},
     )
     slow = storage(root / "slow", name="slow", number=SLOW)
-    one = instance(shards=shards, specs=settings.pop("specs", (("tp0", BLOCK),)))
+    one = instance(
+        shards=shards, specs=settings.pop("specs", (("tp0", BLOCK),)), groups=settings.pop("groups", ())
+    )
     both = group(storage_candidates=("fast", "slow"), prefer_strategy=PreferStrategy.PREFER_3FS)
     entries = (fast, slow, both, one) if is_first else ()
     async with data_plane(url, client, *entries, **settings) as plane:
