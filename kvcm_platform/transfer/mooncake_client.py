@@ -1,7 +1,8 @@
 """A client of Mooncake's store whose calls end in time: it lives in a child process that can be killed.
 
 A call that takes too long, or under which the child dies, costs that child; the next call starts
-another. After repeated failures calls fail at once for a while instead of waiting each for itself.
+another. Where the store gave no answer, calls fail at once for a while, and then one tries it for
+all, instead of waiting each for itself.
 """
 
 from __future__ import annotations
@@ -15,9 +16,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from .mooncake_child import StoreChild
-from .mooncake_store import StoreAway, StoreSettings
+from .mooncake_store import MASTER_AWAY, StoreAway, StoreSettings, said
 
-FIRST_PAUSE_SECONDS = 0.5
+FIRST_PAUSE_SECONDS = 0.25
 LONGEST_PAUSE_SECONDS = 5.0
 
 
@@ -39,6 +40,7 @@ class StoreClient:
         self.window_bytes = window_bytes
         self._child: StoreChild | None = None
         self._failures = 0
+        self._failed_at = 0.0
         self._paused_until = 0.0
         self._reason = ""
         self._is_closed = False
@@ -92,27 +94,38 @@ class StoreClient:
     def _call(
         self, child: StoreChild, verb: str, keys: Sequence[str], deadline: float, more: Mapping[str, Any]
     ) -> list[int]:
+        began = time.monotonic()
         try:
             codes = child.call({"verb": verb, "keys": list(keys), **more}, deadline)
         except StoreAway as error:
             self._retire(child, str(error))
             raise
+        is_away = bool(codes) and MASTER_AWAY.issuperset(codes)
         with self._lock:
-            self._failures = 0
+            if is_away and began >= self._failed_at:
+                self._note_failure(said(codes[0]))
+            elif not is_away:
+                self._failures, self._paused_until = 0, 0.0
+        if is_away:
+            # The child stays: it finds back to its master by itself.
+            raise StoreAway(said(codes[0]))
         return codes
 
     def _ready(self, deadline: float) -> StoreChild:
         with self._lock:
             if self._is_closed:
                 raise StoreAway("the client is closed")
-            child = self._child
-            if child is not None and child.is_over:
-                self._note_failure(child, child.reason)
-                child = None
-            if child is None:
+            if self._child is not None and self._child.is_over:
+                # It died between two calls, which is nobody's failure.
+                self._child = None
+            if self._failures:
                 if time.monotonic() < self._paused_until:
                     raise StoreAway(f"{self._reason}; the next try is soon")
-                child = self._child = StoreChild(self._settings, self._windows, self.window_bytes)
+                # This caller tries for all; how it goes ends the pause or begins the next one.
+                self._paused_until = deadline
+            if self._child is None:
+                self._child = StoreChild(self._settings, self._windows, self.window_bytes)
+            child = self._child
         try:
             child.await_start(deadline)
         except StoreAway as error:
@@ -124,16 +137,18 @@ class StoreClient:
 
     def _retire(self, child: StoreChild, reason: str) -> None:
         with self._lock:
-            self._note_failure(child, reason)
+            self._lose(child, reason)
         child.kill()
 
-    def _note_failure(self, child: StoreChild, reason: str) -> None:
+    def _lose(self, child: StoreChild, reason: str) -> None:
         """Of the calls that fail with one child the first one counts."""
-        if self._child is not child:
-            return
-        self._child = None
+        if self._child is child:
+            self._child = None
+            self._note_failure(reason)
+
+    def _note_failure(self, reason: str) -> None:
+        pause = min(LONGEST_PAUSE_SECONDS, FIRST_PAUSE_SECONDS * 2 ** min(self._failures, 10))
         self._failures += 1
         self._reason = reason
-        if self._failures > 1:
-            pause = min(LONGEST_PAUSE_SECONDS, FIRST_PAUSE_SECONDS * 2 ** min(self._failures - 2, 10))
-            self._paused_until = time.monotonic() + pause
+        self._failed_at = time.monotonic()
+        self._paused_until = self._failed_at + pause

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 NO_SPACE, MISSING, HAS_LEASE, BUSY = -200, -704, -706, frozenset({-708, -714})
+MASTER_AWAY = frozenset({-900, -901})
 _SAID = {
     -101: "the segment is gone",
     NO_SPACE: "no space is left in its segments",
