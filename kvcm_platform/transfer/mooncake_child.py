@@ -44,6 +44,7 @@ class StoreChild:
         os.ftruncate(self._file, self._size)
         self.view = memoryview(mmap.mmap(self._file, self._size) if self._size else b"")
         self._settings = {**asdict(settings), "threads": windows}
+        self._how = f"over {settings.protocol} {settings.rdma_device}".rstrip()
         self._started = threading.Event()
         self._start_by = time.monotonic() + START_SECONDS
         self._answers: dict[int, queue.SimpleQueue[dict[str, Any] | None]] = {}
@@ -62,8 +63,8 @@ class StoreChild:
         """Raises StoreAway if the child is not ready by then, or never will be."""
         if not self._started.wait(max(0.0, min(deadline, self._start_by) - time.monotonic())):
             if time.monotonic() >= self._start_by:
-                self._end(f"the store's client did not start within {START_SECONDS:g} s")
-            raise StoreAway("the store's client is still starting")
+                self._end(f"the store's client did not connect within {START_SECONDS:g} s {self._how}")
+            raise StoreAway(f"the store's client is still connecting {self._how}")
         if self.is_over:
             raise StoreAway(self.reason)
 

@@ -198,6 +198,11 @@ class TestProbe:
         assert not result.is_ok
         assert "Connection refused" in result.message
 
+    def test_a_device_that_this_host_lacks(self, mooncake: MooncakeMaster) -> None:
+        result = probe(mooncake.storage(protocol="rdma", rdma_device="mlx5_9"))
+        assert not result.is_ok
+        assert "still connecting over rdma mlx5_9" in result.message
+
     def test_something_else_at_the_port(self, mooncake: MooncakeMaster) -> None:
         entry = mooncake.storage(master_http_entry=f"127.0.0.1:{mooncake.metadata_port}")
         result = probe(entry)
