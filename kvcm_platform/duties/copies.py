@@ -27,7 +27,7 @@ from kvcm_platform.index import copy_totals, copying, keyspace
 from kvcm_platform.index.ages import AgeWalk, HeldRun, Run, held
 from kvcm_platform.index.held_bytes import live_usage
 from kvcm_platform.index.shards import shards_of
-from kvcm_platform.transfer import Transfers
+from kvcm_platform.transfer import TransferOptions, Transfers
 
 log = structlog.get_logger(__name__)
 
@@ -85,7 +85,8 @@ class CopyRound:
         if not wanted:
             return []
         storages = self._session.registry.storages.values()
-        transfers = CopyBytes(Transfers.from_entries(storages))
+        # The source goes for good soon after: its copy must be on the disk by then.
+        transfers = CopyBytes(Transfers.from_entries(storages, options=TransferOptions(is_durable=True)))
         keeper = asyncio.ensure_future(self._keep_lease())
         try:
             works = [asyncio.ensure_future(self._carry_out(one, transfers)) for one in wanted]

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 import redis
 
+from kvcm_platform.core.migration import Direction
+
 from . import keyspace
 
 if TYPE_CHECKING:
@@ -34,3 +36,10 @@ def totals(client: redis.Redis) -> dict[tuple[str, str], dict[str, int]]:
         if name in NAMES:
             found[group, direction][name] = int(value)
     return dict(sorted(found.items()))
+
+
+def forget(client: redis.Redis, group: str) -> None:
+    """Of a group that is gone."""
+    client.hdel(
+        keyspace.COPY_TOTALS, *(f"{group}|{direction}|{name}" for direction in Direction for name in NAMES)
+    )

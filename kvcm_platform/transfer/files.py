@@ -54,7 +54,7 @@ class FileTransfer:
     limit of a batch. A mount that hangs holds the threads that are in it, and while one of them is
     stuck every further call fails at once; what a stuck write brings about when it comes free
     lands in places that are never given out again. `storage_root`: where the storage's marker lies,
-    see Mount.
+    see Mount. `is_durable`: a write ends when it would survive a loss of power.
     """
 
     def __init__(
@@ -64,9 +64,11 @@ class FileTransfer:
         threads: int = 4,
         call_seconds: float = 10.0,
         storage_root: Path | None = None,
+        is_durable: bool = False,
     ) -> None:
         self._root = None if root is None else root.resolve()
         self._mount = Mount(storage_root)
+        self._is_durable = is_durable
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="transfer")
         self._seconds = call_seconds
         self._stuck: list[Future[Any]] = []
@@ -85,7 +87,7 @@ class FileTransfer:
         """Write many blocks, files side by side. In order, None for each that is on its way to the
         disk, or the reason why it is not. ValueError as `write`; other files may then be written.
         """
-        return self._each_file(partial(_write_file, self._mount), blocks)
+        return self._each_file(partial(_write_file, self._mount, self._is_durable), blocks)
 
     def read_batch(
         self, uris: Iterable[str], checksums: Sequence[int] | None = None
@@ -214,7 +216,9 @@ class Mount:
             raise FileNotFoundError(errno.ENOENT, "the storage is not mounted any more", str(self._marker))
 
 
-def _write_file(mount: Mount, path: str, slots: list[Slot[bytes | memoryview]]) -> list[None | TransferError]:
+def _write_file(
+    mount: Mount, is_durable: bool, path: str, slots: list[Slot[bytes | memoryview]]
+) -> list[None | TransferError]:
     for slot in slots:
         if len(slot.item) != slot.size:
             raise ValueError(f"{slot.uri}: {len(slot.item)} bytes for a slot of {slot.size}")
@@ -223,7 +227,12 @@ def _write_file(mount: Mount, path: str, slots: list[Slot[bytes | memoryview]]) 
     except OSError as error:
         return [*_failed(slots, error)]
     try:
-        return [result for run in _runs(slots) for result in _write_run(handle, run)]
+        results = [result for run in _runs(slots) for result in _write_run(handle, run)]
+        if is_durable:
+            os.fsync(handle)
+        return results
+    except OSError as error:
+        return [*_failed(slots, error)]
     finally:
         os.close(handle)
 

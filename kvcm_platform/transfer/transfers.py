@@ -42,7 +42,8 @@ RELOAD_SECONDS = 5.0
 class TransferOptions:
     """`root`: see FileTransfer. `threads`: calls at the same time on one storage. `call_seconds`:
     time limit of one call on a storage. `pool_token`: what agents of memory pools ask for. `is_remote`:
-    reach memory pools over the network even on their own host.
+    reach memory pools over the network even on their own host. `is_durable`: what is written to files
+    would survive a loss of power.
     """
 
     root: Path | None = None
@@ -50,6 +51,7 @@ class TransferOptions:
     call_seconds: float = 10.0
     pool_token: str = field(default_factory=pool_token, repr=False)
     is_remote: bool = False
+    is_durable: bool = False
 
 
 Maker = Callable[[StorageDescription, TransferOptions], BlockTransfer]
@@ -66,6 +68,7 @@ def _files(storage: StorageDescription, options: TransferOptions) -> BlockTransf
         threads=options.threads,
         call_seconds=options.call_seconds,
         storage_root=storage_root,
+        is_durable=options.is_durable,
     )
 
 

@@ -14,7 +14,7 @@ import structlog
 
 from apps.common.selectors import Removal, removals_due
 from apps.common.services import removals_forget, removals_postpone
-from kvcm_platform.index import keyspace, leaving
+from kvcm_platform.index import copy_totals, keyspace, leaving
 from kvcm_platform.index.facts import COUNTER_NAMES, GROUP_COUNTER_NAMES
 from kvcm_platform.index.registry import field_of
 
@@ -93,6 +93,7 @@ def _is_purged(
     if is_gone and removal.kind == "group":
         client.hdel(keyspace.PLACED, f"g:{removal.number}")
         client.hdel(keyspace.GROUP_COUNTERS, *(f"{removal.name}|{name}" for name in GROUP_COUNTER_NAMES))
+        copy_totals.forget(client, removal.name)
     if removal.kind in {"storage", "segment"}:
         _drop_storage(client, removal.number)
     return True
