@@ -8,7 +8,6 @@ the disk, in the usage or taken of the pool's memory.
 
 from __future__ import annotations
 
-import os
 import random
 from collections import defaultdict
 from collections.abc import Iterable
@@ -18,14 +17,15 @@ from dataclasses import dataclass, field
 import pytest
 
 from kvcm_platform.core.errors import Code, DomainError
-from kvcm_platform.core.types import StorageType
-from kvcm_platform.core.uris import parse_uri
+from kvcm_platform.core.pool_layout import SLAB_BYTES
 from kvcm_platform.core.use_cases import Blocks
 from kvcm_platform.index import keyspace
 from kvcm_platform.index.pool_recount import recount_pools
-from kvcm_platform.storage import registry as storage_types
+from kvcm_platform.transfer.pool import PoolTransfer
+from tests.support.block_bytes import BlockBytes
 from tests.support.data_plane import DataPlane, data_plane, found, group, instance
-from tests.support.pools import LEDGER_KIND, check_apart, figures, leases, pool, segment
+from tests.support.mempool import agent_host, pool_storage, spec_of
+from tests.support.pools import check_apart, figures, leases
 
 SHARDS = {"model-a": 1, "hybrid": 3}
 NUMBERS = {"model-a": 0xABC, "hybrid": 0xDEF}
@@ -85,8 +85,9 @@ class Model:
 
 
 class Program:
-    def __init__(self, planes: list[DataPlane], seed: int, reconnect) -> None:
+    def __init__(self, planes: list[DataPlane], seed: int, reconnect, block_bytes: BlockBytes) -> None:
         self.planes = planes
+        self.bytes = block_bytes
         self.reconnect = reconnect
         self.random = random.Random(seed)
         self.model = Model()
@@ -142,8 +143,7 @@ class Program:
             place = Written(instance_id, key, uris, frozenset(specs), target)
             self.model.owner.update(dict.fromkeys(uris, place))
             places.append(place)
-            for uri in uris:
-                write_slot(uri)
+        self.bytes.write(uri for place in places for uri in place.uris)
         self.model.open.append(Open(instance_id, started, places))
         check_apart(uri for uri in self.model.needed() if uri.startswith("pace:"))
 
@@ -276,6 +276,7 @@ class Program:
         count = await plane.recount()
         assert (count.has_drift, count.reserved) == (False, 0)
         assert count.used or not served
+        self.bytes.check(set().union(*self.model.sure.values()))
         await check_memory(plane)
 
 
@@ -311,48 +312,40 @@ async def check_memory(plane: DataPlane) -> None:
         assert leases(plane.client, count.segment.number) == []
 
 
-def write_slot(uri: str) -> None:
-    """What an engine does with its place."""
-    place = parse_uri(uri)
-    if place.scheme == "pace":
-        return
-    os.makedirs(os.path.dirname(place.path), exist_ok=True)
-    with open(os.open(place.path, os.O_CREAT | os.O_WRONLY), "wb") as file:
-        file.seek(place.offset)
-        file.write(b"x" * place.size)
-
-
 @pytest.fixture(params=[False, True], ids=["files", "pool-first"])
 def has_pool(request) -> bool:
     return request.param
 
 
 @pytest.fixture
-async def program(plane, empty_valkey, request, has_pool, monkeypatch):
+async def program(plane, empty_valkey, request, has_pool):
     layers = [("full", 1024), ("state", 512)]
     names = [("attention", ["full"]), ("recurrent", ["state"])]
-    plane.publish(2, instance("hybrid", 0xDEF, specs=layers, groups=names, shards=SHARDS["hybrid"]))
-    if has_pool:
-        monkeypatch.setitem(storage_types.KINDS, StorageType.TAIR_MEMPOOL, LEDGER_KIND)
-        # Slots are 4 KiB at least; these parts are larger, so that the pool fills up now and then.
-        layers = [("full", 20_000), ("state", 9_000)]
-        parts = [segment(f"node-{number}", number, slabs) for number, slabs in SEGMENTS.items()]
-        plane.publish(
-            3,
-            pool(*parts),
-            group(storage_candidates=("pool_01", "nfs_01")),
-            instance(specs=[("tp0", 30_000)]),
-            instance("hybrid", 0xDEF, specs=layers, groups=names, shards=SHARDS["hybrid"]),
-        )
-    await plane.mirror.refresh()
     async with AsyncExitStack() as stack:
+        transfer = None
+        if has_pool:
+            # Slots are 4 KiB at least; these parts are larger, so that the pool fills up now and then.
+            layers = [("full", 20_000), ("state", 9_000)]
+            host = stack.enter_context(agent_host())
+            agents = [host.start(f"node-{n}", f"{slabs * SLAB_BYTES}") for n, slabs in SEGMENTS.items()]
+            transfer = stack.enter_context(PoolTransfer(spec_of(*agents)))
+            plane.publish(
+                2,
+                pool_storage(*agents, name="pool_01", number=100),
+                group(storage_candidates=("pool_01", "nfs_01")),
+                instance(specs=[("tp0", 30_000)]),
+            )
+        hybrid = instance("hybrid", 0xDEF, specs=layers, groups=names, shards=SHARDS["hybrid"])
+        plane.publish(3, hybrid)
+        await plane.mirror.refresh()
 
         async def connect() -> DataPlane:
             return await stack.enter_async_context(
                 data_plane(empty_valkey.url, plane.client, cache_bytes=200_000, is_strict=True)
             )
 
-        yield Program([await connect() for _ in range(PROCESSES)], request.param, connect)
+        planes = [await connect() for _ in range(PROCESSES)]
+        yield Program(planes, request.param, connect, BlockBytes(transfer))
 
 
 async def run(program: Program, steps: int, disk) -> None:

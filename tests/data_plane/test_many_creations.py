@@ -6,21 +6,24 @@ left: no usage, no file and no byte on the disk, no taken memory.
 
 from __future__ import annotations
 
-import os
 import random
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
-from typing import Protocol
 
 import pytest
 
 from kvcm_platform.core.pool_layout import SLAB_BYTES, pool_range, slot_class
-from kvcm_platform.core.types import StorageType
 from kvcm_platform.core.uris import parse_uri
 from kvcm_platform.core.use_cases import Blocks
+from kvcm_platform.index.pending import RedisSlotLedger
 from kvcm_platform.index.pool_recount import recount_pools
-from kvcm_platform.storage import registry as storage_types
+from kvcm_platform.storage.backend import Ledgers
+from kvcm_platform.storage.registry import backend_for
+from kvcm_platform.transfer.pool import PoolTransfer
+from tests.support.block_bytes import BlockBytes
 from tests.support.data_plane import DataPlane, found, group, instance
-from tests.support.pools import LEDGER_KIND, figures, leases, pool, segment
+from tests.support.mempool import agent_host, pool_storage, spec_of
+from tests.support.pools import figures, leases
 
 STEPS = 100_000
 BLOCK = 8192
@@ -28,44 +31,16 @@ MOST_ALIVE = 6000
 SLABS = 24
 
 
-class Medium(Protocol):
-    """Where the blocks are, as their writers and readers see it."""
-
-    def write(self, uri: str, key: int) -> None: ...
-
-    def check(self, uri: str, key: int) -> None:
-        """The place has the block's own bytes."""
-        ...
-
-    def let_go(self, uri: str) -> None: ...
-
-    async def check_empty(self, plane: DataPlane) -> None: ...
-
-
-def content(uri: str, key: int) -> bytes:
-    return f"{key}:{uri}|".encode().ljust(256, b"#") * (BLOCK // 256)
-
-
 class SlotFiles:
     """The real files of an nfs storage."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
+        self.bytes = BlockBytes()
 
-    def write(self, uri: str, key: int) -> None:
-        place = parse_uri(uri)
-        os.makedirs(os.path.dirname(place.path), exist_ok=True)
-        with open(os.open(place.path, os.O_CREAT | os.O_WRONLY), "wb") as file:
-            file.seek(place.offset)
-            file.write(content(uri, key))
+    def take(self, uris: Sequence[str]) -> None: ...
 
-    def check(self, uri: str, key: int) -> None:
-        place = parse_uri(uri)
-        with open(place.path, "rb") as file:
-            file.seek(place.offset)
-            assert file.read(place.size) == content(uri, key)
-
-    def let_go(self, uri: str) -> None: ...
+    def let_go(self, uris: Sequence[str]) -> None: ...
 
     async def check_empty(self, plane: DataPlane) -> None:
         left = [path for path in self._root.rglob("*") if path.is_file() and path.name != ".kvcm-storage"]
@@ -73,25 +48,25 @@ class SlotFiles:
 
 
 class Memory:
-    """A pool's memory as a table of owners, a slab at a time."""
+    """A pool of one real agent, and beside it a table of who has which page of its memory."""
 
-    def __init__(self) -> None:
-        self._owners: list[dict[int, str]] = [{} for _ in range(SLABS)]
+    def __init__(self, transfer: PoolTransfer) -> None:
+        self._owners: dict[int, str] = {}
+        self.bytes = BlockBytes(transfer)
 
     def _pages(self, uri: str) -> range:
         one = pool_range(parse_uri(uri))
         return range(one.offset, one.offset + slot_class(one.size).slot_bytes, 4096)
 
-    def write(self, uri: str, key: int) -> None:
-        for page in self._pages(uri):
-            assert self._owners[page // SLAB_BYTES].setdefault(page, uri) == uri
+    def take(self, uris: Sequence[str]) -> None:
+        for uri in uris:
+            for page in self._pages(uri):
+                assert self._owners.setdefault(page, uri) == uri
 
-    def check(self, uri: str, key: int) -> None:
-        assert {self._owners[page // SLAB_BYTES].get(page) for page in self._pages(uri)} == {uri}
-
-    def let_go(self, uri: str) -> None:
-        for page in self._pages(uri):
-            assert self._owners[page // SLAB_BYTES].pop(page) == uri
+    def let_go(self, uris: Sequence[str]) -> None:
+        for uri in uris:
+            for page in self._pages(uri):
+                assert self._owners.pop(page) == uri
 
     async def check_empty(self, plane: DataPlane) -> None:
         session = await plane.session()
@@ -99,10 +74,18 @@ class Memory:
         (count,) = await recount_pools(plane.index, storages, session.instances, repair=False)
         assert (count.taken, count.has_drift) == (0, False)
         assert (figures(plane.client).used_slabs, leases(plane.client)) == (0, [])
+        backend = backend_for(
+            session.registry.storages["pool_01"], Ledgers(RedisSlotLedger(plane.index.connection, 101))
+        )
+        assert backend is not None
+        try:
+            assert [one async for one in backend.objects()] == []
+        finally:
+            await backend.close()
 
 
 class Program:
-    def __init__(self, plane: DataPlane, medium: Medium, seed: int) -> None:
+    def __init__(self, plane: DataPlane, medium: SlotFiles | Memory, seed: int) -> None:
         self._plane = plane
         self._medium = medium
         self._random = random.Random(seed)
@@ -119,12 +102,10 @@ class Program:
         assert not self._issued.intersection(uris), "a URI came twice"
         self._issued.update(uris)
         mask = [self._random.random() < 0.9 for _ in uris]
-        for key, uri, is_written in zip(keys, uris, mask, strict=True):
-            self._medium.write(uri, key)
-            if is_written:
-                self._alive[key] = uri
-            else:
-                self._medium.let_go(uri)
+        self._medium.take(uris)
+        self._medium.bytes.write(uris)
+        self._alive |= {key: uri for key, uri, done in zip(keys, uris, mask, strict=True) if done}
+        self._medium.let_go([uri for uri, is_written in zip(uris, mask, strict=True) if not is_written])
         await self._plane.finish(started, mask)
         self.steps += count
 
@@ -132,10 +113,9 @@ class Program:
         keys = self._random.sample(list(self._alive), min(count, len(self._alive)))
         if not keys:
             return
-        for key in keys:
-            uri = self._alive.pop(key)
-            self._medium.check(uri, key)
-            self._medium.let_go(uri)
+        uris = [self._alive.pop(key) for key in keys]
+        self._medium.bytes.check(uris)
+        self._medium.let_go(uris)
         await self._plane.service.remove_cache("model-a", Blocks(keys, ()), None)
         self.steps += len(keys)
 
@@ -156,8 +136,7 @@ class Program:
             assert report.deletions.postponed == 0
 
     async def check(self) -> None:
-        for key, uri in self._alive.items():
-            self._medium.check(uri, key)
+        self._medium.bytes.check(self._alive.values())
         keys = list(self._alive)
         for at in range(0, len(keys), 4096):
             part = keys[at : at + 4096]
@@ -180,15 +159,19 @@ class Program:
 
 
 @pytest.fixture(params=["slot files", "pool"])
-async def medium(plane: DataPlane, request, tmp_path, monkeypatch) -> Medium:
+async def medium(plane: DataPlane, request, tmp_path) -> AsyncIterator[SlotFiles | Memory]:
     plane.publish(2, instance(specs=[("tp0", BLOCK)]))
     await plane.mirror.refresh()
     if request.param == "slot files":
-        return SlotFiles(tmp_path / "nfs")
-    monkeypatch.setitem(storage_types.KINDS, StorageType.TAIR_MEMPOOL, LEDGER_KIND)
-    plane.publish(3, pool(segment(slabs=SLABS)), group(storage_candidates=("pool_01",)))
-    await plane.mirror.refresh()
-    return Memory()
+        yield SlotFiles(tmp_path / "nfs")
+        return
+    with agent_host() as host:
+        agent = host.start("node-1", f"{SLABS * SLAB_BYTES}")
+        entry = pool_storage(agent, name="pool_01", number=100)
+        plane.publish(3, entry, group(storage_candidates=("pool_01",)))
+        await plane.mirror.refresh()
+        with PoolTransfer(spec_of(agent)) as transfer:
+            yield Memory(transfer)
 
 
 async def test_some_creations_and_deletions(plane, medium):
