@@ -34,7 +34,7 @@ WARM_US, COLD_US, COLD_COMPILED_US, HTTP_US = 1000, 12_000, 2000, 15_000
 
 
 POOLED = "pooled"
-"""An instance whose blocks of 1 MiB go to a memory pool of 1 TiB; nobody writes their bytes."""
+"""An instance whose blocks of 1 MiB go to a memory pool of 4 TiB; nobody writes their bytes."""
 
 
 @pytest.fixture(scope="module")
@@ -42,7 +42,7 @@ def served() -> Iterator[Platform]:
     with platform() as running, ExitStack() as stack:
         client = running.valkey.client()
         entries = (
-            pool(segment(slabs=(1 << 40) // SLAB_BYTES)),
+            pool(segment(slabs=(4 << 40) // SLAB_BYTES)),
             group(name="memory", number=2, storage_candidates=("pool_01",)),
             instance(POOLED, 0xFED, specs=[("tp0", 1 << 20)], group="memory", group_number=2),
         )
@@ -92,7 +92,7 @@ def test_start_and_finish(
 def test_start_and_finish_on_a_pool(
     served: Platform, report: Report, in_flight: int, blocks: int, calls: int
 ) -> None:
-    """The same with memory taken for each block. The pool is a million ranges full at most."""
+    """The same with memory taken for each block; none is given back."""
     fresh = itertools.count((blocks << 40) + (in_flight << 52), blocks)
 
     def cycle() -> None:
