@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import random
-import subprocess
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
@@ -23,20 +21,16 @@ from kvcm_platform.storage.backend import ProbeResult
 from tests.apps.storages.looks import check, occupy, published, vacate
 from tests.factories.actors import ADMIN
 from tests.factories.objects import make_storage
+from tests.support.small_disk import SmallDisk, small_disk
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
 
 @pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
+def disk(tmp_path: Path) -> Iterator[SmallDisk]:
     """A file system of 4 MiB."""
-    if os.geteuid():
-        pytest.fail("mounting a file system of memory takes root")
-    folder = tmp_path / "disk"
-    folder.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(folder)], check=True)
-    yield folder
-    subprocess.run(["umount", "-l", str(folder)], check=True)
+    with small_disk(tmp_path / "disk") as made:
+        yield made
 
 
 def test_it_turns_at_its_high_watermark_and_back_below_the_low_one(
@@ -79,25 +73,22 @@ def test_the_checks_read_the_index(index: redis.Redis, tmp_path: Path) -> None:
     assert published(index).is_writable
 
 
-def test_a_full_device_leaves_placement_and_stays_readable(index: redis.Redis, small_disk: Path) -> None:
-    make_storage(small_disk)
-    filler = small_disk / "filler"
-    with pytest.raises(OSError, match="No space left"), filler.open("wb", buffering=0) as file:
-        while True:
-            file.write(b"x" * 65_536)
+def test_a_full_device_leaves_placement_and_stays_readable(index: redis.Redis, disk: SmallDisk) -> None:
+    make_storage(disk.path)
+    disk.fill()
     check_storages()
     entry = published(index)
     assert (entry.is_served, entry.is_writable) == (True, False)
     assert "No space left on device" in entry.refusal
     assert StorageIncident.objects.get().kind == "full"
-    filler.unlink()
+    disk.make_room()
     check_storages()
     assert published(index).is_writable
 
 
-def test_the_watermark_holds_for_the_device_too(index: redis.Redis, small_disk: Path) -> None:
-    make_storage(small_disk, high_watermark_ratio=0.5)
-    (small_disk / "filler").write_bytes(b"x" * (3 << 20))
+def test_the_watermark_holds_for_the_device_too(index: redis.Redis, disk: SmallDisk) -> None:
+    make_storage(disk.path, high_watermark_ratio=0.5)
+    (disk.path / "filler").write_bytes(b"x" * (3 << 20))
     check_storages()
     assert "bytes of its device are used" in published(index).refusal
 
