@@ -2,8 +2,9 @@
 
 Safe beside everything else that goes on. What the index refers to is read first; an object is an
 orphan when nothing did then, and it was last written longer before that than any write may take:
-nothing can come to refer to it any more. Only what is named like ours is looked at, and nothing is
-deleted on a storage that carries another owner's name.
+nothing can come to refer to it any more. Where a storage keeps no times, the object must have been
+there before the index was read: whatever wrote it was on record by then, or was over. Only what is
+named like ours is looked at, and nothing is deleted on a storage that carries another owner's name.
 
 Memory is bounded: of the names that are referred to eight bytes each are kept (orphan_names). With
 more than fit, the storage is gone through once for each part of them.
@@ -13,8 +14,10 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import defaultdict
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
+from dataclasses import dataclass
 
 from kvcm_platform.core.deletion import PendingDeletion
 from kvcm_platform.core.types import URI_SCHEME
@@ -43,6 +46,24 @@ class Stopped(Exception):
 
 def _installation(owner: str) -> str:
     return owner.rpartition("/")[0]
+
+
+@dataclass(frozen=True, slots=True)
+class _Age:
+    """What counts as old: written before a unix time, or seen earlier where it has no time."""
+
+    before: float
+    earlier: Names | None
+
+    def are_old(self, found: Sequence[StoredObject]) -> list[bool]:
+        old = [one.written_at is not None and one.written_at < self.before for one in found]
+        if self.earlier is None:
+            return old
+        known = self.earlier.known([one.name for one in found])
+        return [
+            is_old or (one.written_at is None and is_known is True)
+            for one, is_old, is_known in zip(found, old, known, strict=True)
+        ]
 
 
 class OrphanSearch:
@@ -88,12 +109,14 @@ class OrphanSearch:
         parts = [(0, 1)]
         while parts:
             figures.pass_number += 1
-            names = Names(*parts.pop(), at_most=self._at_most)
+            part = parts.pop()
+            earlier = await self._seen_before(backend, part)
+            names = Names(*part, at_most=self._at_most)
             started_at = time.time()
             more = await self._collect(names)
             figures.passes += len(more)
             parts += more
-            await self._look(backend, names, started_at - self._order.min_age_seconds)
+            await self._look(backend, names, _Age(started_at - self._order.min_age_seconds, earlier))
         tidy = KINDS[storage.type].tidy
         if tidy is not None and not self._order.is_dry:
             before = time.time() - self._order.min_age_seconds
@@ -205,22 +228,37 @@ class OrphanSearch:
 
     # What is there -------------------------------------------------------------------------------
 
-    async def _look(self, backend: DataStorageBackend, names: Names, before: float) -> None:
+    async def _seen_before(self, backend: DataStorageBackend, part: tuple[int, int]) -> Names | None:
+        """Names of what is there, where that must be known before the index is read.
+
+        Names that do not fit are left for the next search.
+        """
+        if KINDS[self._order.storage.type].capabilities.keeps_write_times:
+            return None
+        self.figures.phase = "looking at the storage before the index"
+        names = Names(*part, at_most=self._at_most)
+        async for found in backend.objects():
+            names.add(found.name)
+            if self._should_stop():
+                raise Stopped
+        names.finish()
+        return names
+
+    async def _look(self, backend: DataStorageBackend, names: Names, age: _Age) -> None:
         self.figures.phase = "looking at the storage"
         batch: list[StoredObject] = []
         async for found in backend.objects():
             batch.append(found)
             if len(batch) == BATCH:
-                await self._judge(backend, batch, names, before)
+                await self._judge(batch, names, age)
                 batch = []
-        await self._judge(backend, batch, names, before)
+        await self._judge(batch, names, age)
 
-    async def _judge(
-        self, backend: DataStorageBackend, batch: Sequence[StoredObject], names: Names, before: float
-    ) -> None:
+    async def _judge(self, batch: Sequence[StoredObject], names: Names, age: _Age) -> None:
         self._go_on()
         figures, orphans = self.figures, []
-        for found, is_known in zip(batch, names.known([one.name for one in batch]), strict=True):
+        known = names.known([one.name for one in batch])
+        for found, is_known, is_old in zip(batch, known, age.are_old(batch), strict=True):
             if is_known is None:
                 continue
             figures.looked_at += 1
@@ -231,13 +269,23 @@ class OrphanSearch:
                 figures.foreign_bytes += found.size_bytes
             elif self._away and (not found.instance_id or found.instance_id in self._away):
                 figures.out_of_reach += 1
-            elif found.written_at is None or found.written_at >= before:
+            elif not is_old:
                 figures.young += 1
             else:
                 figures.note_orphan(Sample(found.name, found.size_bytes, found.written_at))
                 orphans.append(found)
-        if orphans and not self._order.is_dry:
-            await self._delete(backend, orphans)
+        if self._order.is_dry:
+            return
+        by_number: dict[int, list[StoredObject]] = defaultdict(list)
+        for found in orphans:
+            by_number[self._number_of(found.uri)].append(found)
+        for number, those in by_number.items():
+            await self._delete(self._backend(number), those)
+
+    def _number_of(self, uri: DataUri) -> int:
+        """Of a pool the segment's: its memory is given back under that number."""
+        storage, node = self._order.storage, uri.params.get("node_id")
+        return next((one.number for one in storage.segments if one.node_id == node), storage.number)
 
     async def _delete(self, backend: DataStorageBackend, orphans: Sequence[StoredObject]) -> None:
         await self._require_owner(backend)

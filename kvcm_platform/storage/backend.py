@@ -28,6 +28,8 @@ class Capabilities:
     """A probe says how many bytes are used, and of how many."""
     has_segments: bool = False
     """It is a family of memory segments, each with a number of its own and each lost with its node."""
+    keeps_write_times: bool = True
+    """Its objects say when they were written."""
     may_lose_content: bool = False
     """What it acknowledged may be gone without a deletion (memory); see `ProbeResult.content_life`."""
 

@@ -225,7 +225,7 @@ def target(entry: StorageEntry) -> str:
 
 
 KIND = StorageKind(
-    Capabilities(has_capacity=True, may_lose_content=True),
+    Capabilities(has_capacity=True, keeps_write_times=False, may_lose_content=True),
     MooncakeBackend,
     probe,
     target,

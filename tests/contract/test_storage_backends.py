@@ -16,7 +16,7 @@ from kvcm_platform.core.uris import object_name, parse_uri
 from kvcm_platform.core.validation.values import check_key_part
 from kvcm_platform.storage.backend import DataStorageBackend, FreedObject
 from kvcm_platform.storage.marker import MARKER
-from kvcm_platform.storage.probe import probe
+from kvcm_platform.storage.probe import ProbeResult, probe
 from kvcm_platform.storage.registry import KINDS
 from tests.support.eventually import eventually
 from tests.support.storages import BENCHES, BLOCK, HANGING, OWNER, DirectoryBench, StorageBench
@@ -24,11 +24,15 @@ from tests.support.storages import BENCHES, BLOCK, HANGING, OWNER, DirectoryBenc
 SECONDS = 3.0
 
 
+def opened(bench: StorageBench) -> ProbeResult:
+    return probe(bench.entry, may_create_root=True, seconds=SECONDS, owner=OWNER)
+
+
 @pytest.fixture(params=BENCHES)
 def bench(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[StorageBench]:
     with BENCHES[request.param](tmp_path) as made:
-        result = probe(made.entry, may_create_root=True, seconds=SECONDS, owner=OWNER)
-        assert result.is_ok, result.message
+        # A client of a store takes its time to start where many tests run at once.
+        eventually(lambda: opened(made).is_ok, seconds=30)
         yield made
 
 
@@ -116,7 +120,10 @@ async def test_objects_are_exactly_what_is_there(bench, backend):
     assert {one.instance_id for one in found} in ({"model-a", "team/model-b"}, {""})
     sizes = sum(one.size_bytes for one in found)
     assert sizes >= BLOCK * len(uris) or (not isinstance(bench, DirectoryBench) and sizes == 0)
-    assert all(one.written_at is None or started < one.written_at < time.time() + 1 for one in found)
+    if bench.capabilities.keeps_write_times:
+        assert all(started < one.written_at < time.time() + 1 for one in found)
+    else:
+        assert [one.written_at for one in found] == [None] * len(found)
     reasons = await backend.delete([FreedObject(one.uri) for one in found])
     assert reasons == [""] * len(found), "what is listed can be deleted as it is"
     assert [one async for one in backend.objects()] == []

@@ -44,6 +44,7 @@ class CapabilitiesOutput(serializers.Serializer):
     can_punch_holes = serializers.BooleanField()
     has_capacity = serializers.BooleanField()
     has_segments = serializers.BooleanField()
+    keeps_write_times = serializers.BooleanField()
     may_lose_content = serializers.BooleanField()
 
 

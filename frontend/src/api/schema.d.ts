@@ -972,6 +972,7 @@ export interface components {
             can_punch_holes: boolean;
             has_capacity: boolean;
             has_segments: boolean;
+            keeps_write_times: boolean;
             may_lose_content: boolean;
         };
         ChoiceOutput: {
