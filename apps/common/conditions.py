@@ -76,6 +76,12 @@ class Condition:
     parameters: tuple[Parameter, ...] = ()
 
 
+def ended(sentence: str) -> str:
+    """A reason from elsewhere as the end of a sentence."""
+    text = sentence.strip()
+    return text if text.endswith((".", "?", "!")) else f"{text}."
+
+
 def declared_conditions() -> Iterator[Condition]:
     """The conditions of every installed app of the platform."""
     for config in apps.get_app_configs():

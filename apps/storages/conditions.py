@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from django.db.models import QuerySet
 
 from apps.common.actor import Actor
-from apps.common.conditions import Condition, Finding, Parameter, Parameters, Severity
+from apps.common.conditions import Condition, Finding, Parameter, Parameters, Severity, ended
 from apps.common.redis_client import blocks_client, index_client
 from apps.storages.choices import SegmentState
 from apps.storages.models import Storage
@@ -27,7 +27,7 @@ def storages_down(_: Parameters) -> Iterator[Finding]:
     for storage, groups in _watched():
         if not storage.is_available:
             why = storage.health_message or "its check fails"
-            message = f"Storage {storage.name} is unavailable: {why.rstrip('.')}."
+            message = f"Storage {storage.name} is unavailable: {ended(why)}"
             yield Finding(storage.name, message, float(storage.failures_in_row), groups)
 
 
@@ -36,7 +36,7 @@ def storages_full(_: Parameters) -> Iterator[Finding]:
     for storage, groups in _watched():
         if storage.is_available and storage.is_full:
             why = storage.full_reason or "it is full"
-            message = f"Storage {storage.name} takes no new blocks: {why.rstrip('.')}."
+            message = f"Storage {storage.name} takes no new blocks: {ended(why)}"
             yield Finding(storage.name, message, groups=groups)
 
 
@@ -98,7 +98,7 @@ def deletions_behind(parameters: Parameters) -> Iterator[Finding]:
         if seconds >= parameters["late_seconds"]:
             message = (
                 f"Nothing was deleted on storage {storage.name} for {seconds:.0f} s, {pending} bytes wait:"
-                f" {oldest.why.rstrip('.')}."
+                f" {ended(oldest.why)}"
             )
             yield Finding(storage.name, message, seconds, groups)
 

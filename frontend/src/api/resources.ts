@@ -2,10 +2,24 @@
 
 import { keepPreviousData, queryOptions } from '@tanstack/react-query';
 
-import { listQuery, type ListSearch } from '../lib/listSearch';
+import { listQuery, type AlertSearch, type ListSearch } from '../lib/listSearch';
 import { request } from './client';
 import { endpoint } from './endpoints';
-import type { GroupChange, HealthChange, Instance, InstanceGroup, Page, Storage, StorageChange } from './types';
+import type {
+  Alert,
+  GroupChange,
+  HealthChange,
+  HealthSamples,
+  Instance,
+  InstanceGroup,
+  Page,
+  Silence,
+  Storage,
+  StorageChange,
+  StorageInput,
+  StorageTypeInfo,
+  Trial,
+} from './types';
 
 function listOf<T>(path: string, key: string, search: ListSearch, defaultSort: string) {
   const query = listQuery(search, defaultSort);
@@ -36,6 +50,36 @@ export const storageHealthQuery = (name: string) =>
     queryFn: ({ signal }) =>
       request<Page<HealthChange>>(endpoint('storageHealth', name), { query: { page_size: 25 }, signal }),
   });
+/** The checks of the last hours in buckets, for the chart of a storage's health. */
+export const storageSamplesQuery = (name: string, hours: number) =>
+  queryOptions({
+    queryKey: ['storages', 'samples', name, hours],
+    queryFn: ({ signal }) => {
+      const since = new Date(Date.now() - hours * 3_600_000).toISOString();
+      return request<HealthSamples>(endpoint('storageSamples', name), { query: { since }, signal });
+    },
+    placeholderData: keepPreviousData,
+  });
+export const storageTypesQuery = queryOptions({
+  queryKey: ['storage-types'],
+  queryFn: ({ signal }) => request<Page<StorageTypeInfo>>(endpoint('storageTypes'), { query: { page_size: 100 }, signal }),
+  staleTime: 300_000,
+});
+
+/** What fires, as the bell asks for it while nothing is pushed. */
+export const firingQuery = { path: endpoint('alerts'), query: { page_size: 200 } } as const;
+export const alertsQuery = (search: AlertSearch) => {
+  const query = { ...listQuery(search, '-id'), state: search.state ?? 'firing' };
+  return queryOptions({
+    queryKey: ['alerts', 'list', query],
+    queryFn: ({ signal }) => request<Page<Alert>>(endpoint('alerts'), { query, signal }),
+    placeholderData: keepPreviousData,
+  });
+};
+export const silencesQuery = queryOptions({
+  queryKey: ['alerts', 'silences'],
+  queryFn: ({ signal }) => request<Page<Silence>>(endpoint('alertSilences'), { query: { page_size: 100 }, signal }),
+});
 export const groupsQuery = (search: ListSearch) => listOf<InstanceGroup>(endpoint('groups'), 'groups', search, 'name');
 export const groupQuery = (name: string) => objectOf<InstanceGroup>(groupPath(name), 'groups', name);
 export const instancesQuery = (search: ListSearch) =>
@@ -50,8 +94,54 @@ export const instancesOfGroupQuery = (group: string) =>
       request<Page<Instance>>(endpoint('instances'), { query: { instance_group: group, page_size: 500 }, signal }),
   });
 
-export function storageUpdate(name: string, change: StorageChange): Promise<Storage> {
-  return request<Storage>(storagePath(name), { method: 'PATCH', body: change });
+export function storageAdd(body: StorageInput): Promise<Storage> {
+  return request<Storage>(endpoint('storages'), { method: 'POST', body });
+}
+
+/** `force` goes ahead where stored blocks become unreachable. */
+export function storageUpdate(name: string, change: StorageChange, force = false): Promise<Storage> {
+  return request<Storage>(storagePath(name), { method: 'PATCH', body: change, query: force ? { force: 1 } : {} });
+}
+
+/** Gives the storage while its blocks go first, nothing once it is gone. */
+export function storageRemove(name: string, force: boolean): Promise<Storage | undefined> {
+  return request<Storage | undefined>(storagePath(name), { method: 'DELETE', query: force ? { force: 1 } : {} });
+}
+
+export function storageRestore(name: string): Promise<Storage> {
+  return request<Storage>(endpoint('storageRestore', name), { method: 'POST' });
+}
+
+export function storageAbandon(name: string): Promise<Storage> {
+  return request<Storage>(endpoint('storageAbandon', name), { method: 'POST' });
+}
+
+export function storageTry(type: Storage['type'], spec: Storage['spec'], create: boolean): Promise<Trial> {
+  return request<Trial>(endpoint('storageTrial'), { method: 'POST', body: { type, spec, create } });
+}
+
+export function savedStorageTry(name: string, spec: Storage['spec']): Promise<Trial> {
+  return request<Trial>(endpoint('savedStorageTrial', name), { method: 'POST', body: { spec } });
+}
+
+export function alertAcknowledge(id: number, acknowledged: boolean, note = ''): Promise<Alert> {
+  const path = endpoint('alertAcknowledge', String(id));
+  return request<Alert>(path, { method: 'POST', body: { acknowledged, note } });
+}
+
+export interface NewSilence {
+  rule: string;
+  subject: string;
+  until: string;
+  reason: string;
+}
+
+export function silenceAdd(body: NewSilence): Promise<Silence> {
+  return request<Silence>(endpoint('alertSilences'), { method: 'POST', body });
+}
+
+export function silenceEnd(id: number): Promise<void> {
+  return request<undefined>(endpoint('alertSilence', String(id)), { method: 'DELETE' });
 }
 
 export function groupUpdate(name: string, change: GroupChange): Promise<InstanceGroup> {

@@ -14,6 +14,29 @@ export type ThemeChoice = Session['theme'];
 export type Storage = Schemas['StorageOutput'];
 export type HealthChange = Schemas['HealthChangeOutput'];
 
+/** What the live topic pushes of a storage. */
+export type StorageNow = Omit<Storage, 'spec'>;
+export interface StoragesPicture {
+  storages: StorageNow[];
+  is_complete: boolean;
+}
+export type StorageTypeInfo = Schemas['StorageTypeOutput'];
+export type SpecField = StorageTypeInfo['spec'][number];
+export type StorageInput = Schemas['StorageInputRequest'];
+export type Trial = Schemas['TrialOutput'];
+export type HealthSamples = Schemas['HealthSamplesOutput'];
+export type Segment = Storage['segments'][number];
+export type Departure = NonNullable<Storage['departure']>;
+
+export type Alert = Schemas['AlertOutput'];
+export type Severity = Alert['severity'];
+export type Silence = Schemas['SilenceOutput'];
+/** The live topic `alerts`. */
+export interface AlertsPicture {
+  counts: Record<Severity, number>;
+  firing: Alert[];
+}
+
 export type InstanceGroup = Schemas['GroupOutput'];
 export type GroupUsage = NonNullable<InstanceGroup['usage']>;
 export type BlockTraffic = NonNullable<InstanceGroup['traffic']>;

@@ -10,7 +10,7 @@ import {
 
 import { safeNext, sessionQuery } from '../api/session';
 import { PageError, PageNotFound, PagePending } from '../components/PageStates';
-import { parseListSearch } from '../lib/listSearch';
+import { parseAlertSearch, parseListSearch } from '../lib/listSearch';
 import { AppShell } from '../shell/AppShell';
 import { queryClient } from './queryClient';
 
@@ -68,6 +68,19 @@ const storage = createRoute({
   component: lazyRouteComponent(() => import('../features/storages/StoragePage'), 'StoragePage'),
 });
 
+// A name begins with a letter or digit, so none is shadowed.
+const newStorage = createRoute({
+  getParentRoute: () => app,
+  path: '/storages/-/new',
+  component: lazyRouteComponent(() => import('../features/storages/StorageFormPage'), 'NewStoragePage'),
+});
+
+const editStorage = createRoute({
+  getParentRoute: () => app,
+  path: '/storages/$name/edit',
+  component: lazyRouteComponent(() => import('../features/storages/StorageFormPage'), 'EditStoragePage'),
+});
+
 const groups = createRoute({
   getParentRoute: () => app,
   path: '/groups',
@@ -94,10 +107,28 @@ const instance = createRoute({
   component: lazyRouteComponent(() => import('../features/instances/InstancePage'), 'InstancePage'),
 });
 
+const alerts = createRoute({
+  getParentRoute: () => app,
+  path: '/alerts',
+  validateSearch: parseAlertSearch,
+  component: lazyRouteComponent(() => import('../features/alerts/AlertsPage'), 'AlertsPage'),
+});
+
 export const router = createRouter({
   routeTree: root.addChildren([
     login,
-    app.addChildren([overview, storages, storage, groups, group, instances, instance]),
+    app.addChildren([
+      overview,
+      storages,
+      storage,
+      newStorage,
+      editStorage,
+      groups,
+      group,
+      instances,
+      instance,
+      alerts,
+    ]),
   ]),
   context: { queryClient },
   defaultPreload: 'intent',

@@ -50,3 +50,16 @@ export function nextSort(current: string | undefined, column: string): string | 
   if (current === `-${column}`) return undefined;
   return column;
 }
+
+export const ALERT_STATES = ['firing', 'pending', 'resolved', 'all'] as const;
+export type AlertView = (typeof ALERT_STATES)[number];
+
+/** The list of alerts shows what fires unless the URL says otherwise. */
+export interface AlertSearch extends ListSearch {
+  state?: AlertView;
+}
+
+export function parseAlertSearch(raw: Record<string, unknown>): AlertSearch {
+  const state = ALERT_STATES.find((each) => each === raw.state);
+  return { ...parseListSearch(raw), ...(state && state !== 'firing' ? { state } : {}) };
+}

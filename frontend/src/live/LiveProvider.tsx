@@ -3,14 +3,17 @@ import { createContext, use, useEffect, useState, useSyncExternalStore, type Rea
 
 import { request } from '../api/client';
 import { endpoint } from '../api/endpoints';
-import type { Overview } from '../api/types';
+import { firingQuery, storageQuery } from '../api/resources';
+import type { AlertsPicture, Overview, Page, Storage, StoragesPicture } from '../api/types';
 import { useNow } from '../lib/useNow';
 import { LiveConnection, type LiveSnapshot } from './connection';
-import { OVERVIEW_TOPIC } from './protocol';
+import { isNewer, noPicture, pageWithNow, pictureOf, withNow, type PictureState } from './pictures';
+import { ALERTS_TOPIC, OVERVIEW_TOPIC, STORAGES_TOPIC, type LiveData } from './protocol';
 import { liveStatus, POLL_MS, type LiveStatus } from './status';
 import { applyMessage, emptyTopic } from './topic';
 
 export const OVERVIEW_KEY = ['overview'] as const;
+export const ALERTS_KEY = ['alerts', 'firing'] as const;
 
 const LiveContext = createContext<LiveConnection | null>(null);
 
@@ -21,18 +24,36 @@ function liveUrl(): string {
 
 /** Live messages go into the query cache, where every view already reads. */
 function connectTo(client: QueryClient): LiveConnection {
-  let topic = emptyTopic;
-  return new LiveConnection(liveUrl(), [OVERVIEW_TOPIC], {
-    onRestart: () => {
-      topic = { ...topic, seq: null };
+  let overview = emptyTopic;
+  const pictures: Record<string, PictureState> = {};
+  return new LiveConnection(liveUrl(), [OVERVIEW_TOPIC, ALERTS_TOPIC, STORAGES_TOPIC], {
+    onRestart: (topic) => {
+      if (topic === OVERVIEW_TOPIC) overview = { ...overview, seq: null };
+      else pictures[topic] = noPicture;
     },
     onData: (message) => {
-      const step = applyMessage(topic, message);
-      topic = step.state;
-      if (step.applied && topic.data) client.setQueryData(OVERVIEW_KEY, topic.data);
+      if (message.topic !== OVERVIEW_TOPIC) {
+        if (!isNewer(pictures[message.topic] ?? noPicture, message)) return false;
+        pictures[message.topic] = { seq: message.seq, at: message.at };
+        keep(client, message);
+        return false;
+      }
+      const step = applyMessage(overview, message);
+      overview = step.state;
+      if (step.applied && overview.data) client.setQueryData(OVERVIEW_KEY, overview.data);
       return step.needsSnapshot;
     },
   });
+}
+
+function keep(client: QueryClient, { topic, data }: LiveData): void {
+  if (topic === ALERTS_TOPIC) client.setQueryData<AlertsPicture>(ALERTS_KEY, data as AlertsPicture);
+  if (topic !== STORAGES_TOPIC) return;
+  const picture = data as StoragesPicture;
+  client.setQueriesData<Page<Storage>>({ queryKey: ['storages', 'list'] }, (page) => page && pageWithNow(page, picture));
+  for (const now of picture.storages) {
+    client.setQueryData<Storage>(storageQuery(now.name).queryKey, (storage) => storage && withNow(storage, now));
+  }
 }
 
 export function LiveProvider({ children }: { children: ReactNode }) {
@@ -67,7 +88,7 @@ export function useLiveSnapshot(): LiveSnapshot {
 
 /** The overview: pushed while the socket lives, polled while it does not, frozen while paused. */
 export function useOverview(): UseQueryResult<Overview> {
-  const { subscribed, paused } = useLiveSnapshot();
+  const { topics, paused } = useLiveSnapshot();
   const client = useQueryClient();
   return useQuery({
     queryKey: OVERVIEW_KEY,
@@ -79,7 +100,18 @@ export function useOverview(): UseQueryResult<Overview> {
       return state?.data && state.dataUpdatedAt > askedAt ? state.data : polled;
     },
     staleTime: Number.POSITIVE_INFINITY,
-    refetchInterval: subscribed || paused ? false : POLL_MS,
+    refetchInterval: topics.includes(OVERVIEW_TOPIC) || paused ? false : POLL_MS,
+  });
+}
+
+/** What fires now: pushed while the socket lives, polled while it does not, frozen while paused. */
+export function useFiringAlerts(): UseQueryResult<AlertsPicture> {
+  const { topics, paused } = useLiveSnapshot();
+  return useQuery({
+    queryKey: ALERTS_KEY,
+    queryFn: async ({ signal }) => pictureOf(await request(firingQuery.path, { query: firingQuery.query, signal })),
+    staleTime: Number.POSITIVE_INFINITY,
+    refetchInterval: topics.includes(ALERTS_TOPIC) || paused ? false : POLL_MS,
   });
 }
 

@@ -145,6 +145,18 @@ describe('LiveConnection', () => {
     expect(connection.getSnapshot()).toMatchObject({ refusal: 'viewers only', subscribed: false });
   });
 
+  it('knows which topics are pushed, and asks again for one that could not be read', () => {
+    goLive();
+    latest().deliver({ topic: 'alerts', kind: 'snapshot', seq: 1, data: { a: 1 } });
+    expect(connection.getSnapshot().topics).toEqual(['alerts', 'overview']);
+    latest().deliver({ topic: 'alerts', kind: 'error', code: 'service_not_ready', message: 'not now' });
+    expect(connection.getSnapshot()).toMatchObject({ topics: ['overview'], subscribed: true, refusal: 'not now' });
+    vi.advanceTimersByTime(5_000);
+    expect(latest().sent.at(-1)).toEqual({ op: 'subscribe', topics: ['alerts'] });
+    latest().deliver({ topic: 'alerts', kind: 'snapshot', seq: 2, data: { a: 1 } });
+    expect(connection.getSnapshot()).toMatchObject({ topics: ['alerts', 'overview'], refusal: null });
+  });
+
   it('does not come back after stop', () => {
     goLive();
     connection.stop();

@@ -3,13 +3,16 @@
  * Paused or hidden it unsubscribes; what follows is a fresh snapshot, never a replay.
  */
 
-import { parseMessage, type LiveData, type LiveMessage } from './protocol';
+import { parseMessage, type LiveData, type LiveMessage, type LiveRefusal } from './protocol';
 import { reconnectDelay, type SocketState } from './status';
 
 export interface LiveSnapshot {
   socket: SocketState;
   paused: boolean;
+  /** Whether any topic is being pushed. */
   subscribed: boolean;
+  /** The topics that are being pushed now. */
+  topics: readonly string[];
   /** Why the server refuses a topic; null while it does not. */
   refusal: string | null;
 }
@@ -29,8 +32,13 @@ interface Surroundings {
 /** An open socket that says nothing for so long is asked for a snapshot, then given up. */
 const SILENCE_MS = 12_000;
 const ANSWER_MS = 5_000;
+/** A topic that cannot be read just now is asked for again after so long. */
+const NOT_READY_MS = 5_000;
+const NO_TOPICS: readonly string[] = [];
 /** Lossy senders must not make us ask for snapshots in a tight loop. */
 const SNAPSHOT_INTERVAL_MS = 2_000;
+
+const NOTHING_PUSHED = { subscribed: false, topics: NO_TOPICS } as const;
 
 export class LiveConnection {
   private socket: WebSocket | null = null;
@@ -39,9 +47,16 @@ export class LiveConnection {
   private started = false;
   private retryTimer: ReturnType<typeof setTimeout> | undefined;
   private silenceTimer: ReturnType<typeof setTimeout> | undefined;
-  private lastSnapshotRequest = 0;
+  private readonly refusals = new Map<string, string>();
+  private readonly snapshotRequests = new Map<string, number>();
   private readonly listeners = new Set<() => void>();
-  private snapshot: LiveSnapshot = { socket: 'idle', paused: false, subscribed: false, refusal: null };
+  private snapshot: LiveSnapshot = {
+    socket: 'idle',
+    paused: false,
+    subscribed: false,
+    topics: NO_TOPICS,
+    refusal: null,
+  };
 
   constructor(
     private readonly url: string,
@@ -68,7 +83,8 @@ export class LiveConnection {
     clearTimeout(this.retryTimer);
     clearTimeout(this.silenceTimer);
     this.drop();
-    this.change({ socket: 'idle', subscribed: false, refusal: null });
+    this.refusals.clear();
+    this.change({ socket: 'idle', ...NOTHING_PUSHED, refusal: null });
   }
 
   readonly setPaused = (paused: boolean): void => {
@@ -101,12 +117,12 @@ export class LiveConnection {
     } else {
       clearTimeout(this.silenceTimer);
       this.send('unsubscribe', this.topics);
-      this.change({ subscribed: false });
+      this.change(NOTHING_PUSHED);
     }
   }
 
   private connect(): void {
-    this.change({ socket: this.attempt === 0 ? 'connecting' : 'closed', subscribed: false });
+    this.change({ socket: this.attempt === 0 ? 'connecting' : 'closed', ...NOTHING_PUSHED });
     const socket = this.around.open(this.url);
     this.socket = socket;
     socket.onopen = () => {
@@ -125,7 +141,7 @@ export class LiveConnection {
   private reconnectLater(): void {
     this.drop();
     clearTimeout(this.silenceTimer);
-    this.change({ socket: 'closed', subscribed: false });
+    this.change({ socket: 'closed', ...NOTHING_PUSHED });
     if (!this.started) return;
     const delay = reconnectDelay(this.attempt, this.around.random());
     this.attempt += 1;
@@ -144,17 +160,36 @@ export class LiveConnection {
   private receive(message: LiveMessage): void {
     if (!this.wanted) return;
     if (message.kind === 'error') {
-      clearTimeout(this.silenceTimer);
-      this.change({ refusal: message.message || message.code, subscribed: false });
+      this.refuse(message);
       return;
     }
     this.attempt = 0;
-    this.change({ subscribed: true, refusal: null });
+    this.refusals.delete(message.topic);
+    this.pushed([...this.snapshot.topics.filter((topic) => topic !== message.topic), message.topic]);
     this.watchSilence();
     if (this.handlers.onData(message)) this.requestSnapshot(message.topic);
   }
 
+  private refuse({ topic, code, message }: LiveRefusal): void {
+    this.refusals.set(topic, message || code);
+    this.pushed(this.snapshot.topics.filter((each) => each !== topic));
+    if (!this.snapshot.subscribed) clearTimeout(this.silenceTimer);
+    if (code !== 'service_not_ready') return;
+    const socket = this.socket;
+    setTimeout(() => {
+      if (this.socket === socket && this.wanted) this.send('subscribe', [topic]);
+    }, NOT_READY_MS);
+  }
+
+  private pushed(topics: readonly string[]): void {
+    const sorted = [...topics].sort();
+    const same = sorted.join() === this.snapshot.topics.join();
+    const refusal = [...this.refusals.values()][0] ?? null;
+    this.change({ topics: same ? this.snapshot.topics : sorted, subscribed: sorted.length > 0, refusal });
+  }
+
   private subscribe(): void {
+    this.refusals.clear();
     for (const topic of this.topics) this.handlers.onRestart(topic);
     this.send('subscribe', this.topics);
     this.watchSilence(ANSWER_MS);
@@ -162,8 +197,8 @@ export class LiveConnection {
 
   private requestSnapshot(topic: string): void {
     const now = Date.now();
-    if (now - this.lastSnapshotRequest < SNAPSHOT_INTERVAL_MS) return;
-    this.lastSnapshotRequest = now;
+    if (now - (this.snapshotRequests.get(topic) ?? 0) < SNAPSHOT_INTERVAL_MS) return;
+    this.snapshotRequests.set(topic, now);
     this.send('unsubscribe', [topic]);
     this.send('subscribe', [topic]);
   }
@@ -173,7 +208,7 @@ export class LiveConnection {
     this.silenceTimer = setTimeout(
       () => {
         if (!this.wanted || this.snapshot.socket !== 'open') return;
-        for (const topic of this.topics) this.requestSnapshot(topic);
+        for (const topic of this.topics) if (!this.refusals.has(topic)) this.requestSnapshot(topic);
         this.silenceTimer = setTimeout(() => this.reconnectLater(), ANSWER_MS);
       },
       grace || SILENCE_MS,

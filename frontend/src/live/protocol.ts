@@ -24,6 +24,8 @@ export interface LiveRefusal {
 export type LiveMessage = LiveData | LiveRefusal;
 
 export const OVERVIEW_TOPIC = 'overview';
+export const ALERTS_TOPIC = 'alerts';
+export const STORAGES_TOPIC = 'storages';
 
 /** Reads one frame; anything that is not a message of ours is null. */
 export function parseMessage(frame: unknown): LiveMessage | null {

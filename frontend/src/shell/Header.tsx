@@ -5,6 +5,7 @@ import { Link, useNavigate } from '@tanstack/react-router';
 
 import { ANONYMOUS, logOut, sessionQuery } from '../api/session';
 import { notifyError } from '../components/notify';
+import { AlertBell } from '../features/alerts/AlertBell';
 import classes from './Header.module.css';
 import { LivePill } from './LivePill';
 import { Logo } from './Logo';
@@ -19,6 +20,7 @@ export function Header({ onShortcuts }: { onShortcuts: () => void }) {
       </Link>
       <div className={classes.tools}>
         <LivePill />
+        <AlertBell />
         <Tooltip label="Keyboard shortcuts (?)">
           <ActionIcon aria-label="Keyboard shortcuts" onClick={onShortcuts} className={classes.wideOnly}>
             <IconKeyboard size={18} stroke={1.6} />

@@ -1,7 +1,8 @@
 import { Link } from '@tanstack/react-router';
 
+import { total } from '../features/alerts/severity';
 import { count } from '../lib/format';
-import { useOverview } from '../live/LiveProvider';
+import { useFiringAlerts, useOverview } from '../live/LiveProvider';
 import classes from './Navigation.module.css';
 import { PLACES } from './places';
 
@@ -14,6 +15,8 @@ export function Navigation() {
         '/instances': count(data.instances_total),
       }
     : {};
+  const { data: alerts } = useFiringAlerts();
+  if (alerts) counts['/alerts'] = count(total(alerts));
   const failing = data !== undefined && data.storages_healthy < data.storages_total;
   return (
     <nav className={classes.nav} aria-label="Main">
@@ -29,7 +32,7 @@ export function Navigation() {
           <Icon size={18} stroke={1.6} aria-hidden />
           <span className={classes.label}>{label}</span>
           {counts[to] && (
-            <span className={classes.count} data-warn={(to === '/storages' && failing) || undefined} aria-hidden>
+            <span className={classes.count} data-warn={(to === '/storages' && failing) || (to === '/alerts' && alerts && total(alerts) > 0) || undefined} aria-hidden>
               {counts[to]}
             </span>
           )}

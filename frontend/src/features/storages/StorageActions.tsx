@@ -1,5 +1,6 @@
 import { TextInput } from '@mantine/core';
 import { useMutation, useQueryClient } from '@tanstack/react-query';
+import { useNavigate } from '@tanstack/react-router';
 import { useState } from 'react';
 
 import { storageQuery, storageUpdate } from '../../api/resources';
@@ -8,6 +9,7 @@ import { ActionButton } from '../../components/actions/ActionButton';
 import { ConfirmDialog } from '../../components/actions/ConfirmDialog';
 import { notifyDone } from '../../components/notify';
 import { consequencesOf, type StorageVerb } from './consequences';
+import { RemoveStorage } from './RemoveStorage';
 
 const LABELS: Record<StorageVerb, { button: string; title: string; done: string }> = {
   enable: { button: 'Enable', title: 'Enable the storage', done: 'is enabled' },
@@ -25,15 +27,28 @@ const CHANGES: Record<StorageVerb, Omit<StorageChange, 'version'>> = {
 
 export function StorageActions({ storage }: { storage: Storage }) {
   const [verb, setVerb] = useState<StorageVerb | null>(null);
+  const [isRemoving, setRemoving] = useState(false);
+  const navigate = useNavigate();
+  if (storage.leaving) return null;
   const offered: StorageVerb[] = [storage.draining ? 'undrain' : 'drain', storage.enabled ? 'disable' : 'enable'];
   return (
     <>
+      <ActionButton
+        needs="operator"
+        onClick={() => void navigate({ to: '/storages/$name/edit', params: { name: storage.name } })}
+      >
+        Edit
+      </ActionButton>
       {offered.map((each) => (
         <ActionButton key={each} needs="operator" onClick={() => setVerb(each)}>
           {LABELS[each].button}
         </ActionButton>
       ))}
+      <ActionButton needs="operator" onClick={() => setRemoving(true)}>
+        Remove
+      </ActionButton>
       {verb && <StorageDialog storage={storage} verb={verb} onClose={() => setVerb(null)} />}
+      {isRemoving && <RemoveStorage storage={storage} onClose={() => setRemoving(false)} />}
     </>
   );
 }

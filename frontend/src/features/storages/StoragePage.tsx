@@ -16,7 +16,10 @@ import { milliseconds, share } from '../../lib/format';
 import { useRefetchInterval } from '../../live/LiveProvider';
 import layout from '../../components/layout.module.css';
 import { specRows, storageStatus, TYPE_NAMES, typeName } from './status';
+import { DeparturePanel } from './DeparturePanel';
+import { HealthChart } from './HealthChart';
 import { HealthHistory } from './HealthHistory';
+import { SegmentsPanel } from './SegmentsPanel';
 import { StorageActions } from './StorageActions';
 
 const route = getRouteApi('/app/storages/$name');
@@ -53,10 +56,13 @@ function StorageDetail({ storage }: { storage: Storage }) {
       />
       <div className={layout.columns}>
         <div className={layout.stack}>
+          <DeparturePanel storage={storage} />
           <UsagePanel storage={storage} />
+          <SegmentsPanel storage={storage} />
+          <HealthChart name={storage.name} />
+          <HealthHistory name={storage.name} />
           <SpecPanel storage={storage} />
           <GroupsPanel storage={storage} />
-          <HealthHistory name={storage.name} />
         </div>
         <div className={layout.stack}>
           <HealthPanel storage={storage} />
@@ -121,6 +127,20 @@ function HealthPanel({ storage: { health } }: { storage: Storage }) {
           { label: 'Last check', value: <Time value={health.checked_at} missing="never" /> },
           { label: 'Latency', value: milliseconds(health.latency_ms) },
           { label: 'Message', value: health.message || <span className="muted">none</span> },
+          ...(health.full ? [{ label: 'Full', value: health.full_reason || 'it takes no new blocks' }] : []),
+          {
+            label: 'Device',
+            value:
+              health.device_capacity_bytes === null ? (
+                <span className="muted">not known</span>
+              ) : (
+                <>
+                  <Bytes value={health.device_used_bytes} /> of <Bytes value={health.device_capacity_bytes} />
+                </>
+              ),
+            hint: 'What is behind the storage, whoever uses it',
+          },
+          { label: 'Room', value: <Bytes value={health.free_bytes} />, hint: 'Below the high watermark, as placement knows it' },
         ]}
       />
     </Panel>

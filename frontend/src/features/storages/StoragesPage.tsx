@@ -6,6 +6,7 @@ import type { ColumnDef } from '@tanstack/react-table';
 import { endpoint } from '../../api/endpoints';
 import { storagesQuery } from '../../api/resources';
 import type { Storage } from '../../api/types';
+import { ActionButton } from '../../components/actions/ActionButton';
 import { CopyActions } from '../../components/CopyButton';
 import { EmptyState } from '../../components/EmptyState';
 import { Meter } from '../../components/meter/Meter';
@@ -100,7 +101,15 @@ export function StoragesPage() {
   const query = useQuery({ ...storagesQuery(search), refetchInterval: useRefetchInterval() });
   return (
     <>
-      <PageHeader title="Storages" summary="Where blocks are kept: mounted file systems, Mooncake and memory pools." />
+      <PageHeader
+        title="Storages"
+        summary="Where blocks are kept: mounted file systems, Mooncake and memory pools."
+        actions={
+          <ActionButton needs="operator" onClick={() => void navigate({ to: '/storages/-/new' })}>
+            Add a storage
+          </ActionButton>
+        }
+      />
       <DataTable
         id="storages"
         label="Storages"
@@ -116,8 +125,8 @@ export function StoragesPage() {
         actions={<CopyActions path={endpoint('storages')} query={listQuery(search, 'name')} />}
         empty={
           <EmptyState icon={<IconDatabase size={28} stroke={1.5} />} title="No storage yet">
-            A storage is a place where engines put KV blocks. Add one through the REST API (POST /api/v1/storages/) or
-            AdminService; it appears here at once.
+            A storage is a place where engines put KV blocks. Add one here, over REST or AdminService, and name it as a
+            candidate of an instance group.
           </EmptyState>
         }
       />

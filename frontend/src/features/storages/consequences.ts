@@ -30,6 +30,16 @@ export function consequencesOf({ name, usage, groups, health }: Storage, verb: S
   }
 }
 
+/** What removing a storage means; with `force` its blocks go first. */
+export function removalConsequences({ name, usage, groups }: Storage, force: boolean): string[] {
+  const named = groups.length === 0 ? 'No group names it as a candidate.' : `${plural(groups.length, 'group')} will miss this candidate: ${listed(groups)}.`;
+  if (!usage) return ['How many blocks lie on it is not known now.', named];
+  if (usage.blocks === 0) return [`No block lies on ${name}: it goes at once.`, named];
+  const held = `${plural(usage.blocks, 'block')} (${bytes(usage.used_bytes)})`;
+  if (!force) return [`${held} lie on ${name}: it is not removed before they are.`, named];
+  return [`${held} on ${name} are misses at once and are deleted; the storage goes with the last of them.`, named];
+}
+
 function listed(names: readonly string[]): string {
   const shown = names.slice(0, 5).join(', ');
   return names.length > 5 ? `${shown} and ${names.length - 5} more` : shown;
