@@ -25,7 +25,11 @@ urlpatterns = [
     path("api/v1/", include(api)),
     path("", include("apps.health.urls")),
     # The front end's addresses; anything else is a plain 404.
-    re_path(r"^(?:login|(?:storages|groups|instances|alerts|accounts|tokens|audit)(?:/.*)?)?/?$", page, name="page"),
+    re_path(
+        r"^(?:login|(?:storages|groups|instances|alerts|accounts|tokens|audit)(?:/.*)?)?/?$",
+        page,
+        name="page",
+    ),
 ]
 
 handler404 = "apps.common.api.errors.not_found"

@@ -83,6 +83,23 @@ async def test_open_sessions_pending_deletions_and_notes_keep_files(plane, root)
         await plane.duties()
     assert (await search(plane)).orphans == 0, "files with freed slots are noted"
     assert await plane.statuses(KEYS[:10]) == ["SERVING"] * 10
+    noted = {name.decode() for name in plane.client.hkeys(keyspace.slot_files(keyspace.storage(1)))}
+    for name in plane.client.scan_iter(match="{*:*}:b"):
+        plane.client.delete(name)
+    figures = await search(plane, is_dry=True)
+    assert figures.referred == len(noted) > 0
+    assert not noted & {sample.name for sample in figures.samples}
+
+
+async def test_an_open_session_keeps_files_whose_records_are_not_there_yet(plane, root):
+    started = await plane.start(KEYS)
+    put_objects(started.locations)
+    written_by_it = files_of(root)
+    for name in plane.client.scan_iter(match="{*:*}:b"):
+        plane.client.delete(name)
+    figures = await search(plane)
+    assert (figures.orphans, figures.referred) == (0, len(written_by_it))
+    assert files_of(root) == written_by_it
 
 
 async def test_young_files_are_left(plane, root):
