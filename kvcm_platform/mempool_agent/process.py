@@ -18,7 +18,7 @@ from kvcm_platform.pb import mempool_agent_pb2
 from kvcm_platform.pb.mempool_agent_pb2_grpc import add_MemPoolAgentServicer_to_server
 
 from .options import Options
-from .segment import CannotServe, Segment, claim_segment
+from .segment import CannotServe, Segment, claim_segment, give_up
 from .service import AgentService
 from .streams import CHUNK_BYTES, MAX_STREAMS
 
@@ -74,7 +74,7 @@ async def run(options: Options) -> None:
     await health.enter_graceful_shutdown()
     await server.stop(GRACE_SECONDS)
     if options.removes_at_end:
-        segment.path.unlink(missing_ok=True)
+        give_up(segment.path)
     log.info("memory pool agent stopped", node_id=options.node_id, is_removed=options.removes_at_end)
 
 

@@ -74,14 +74,22 @@ def claim_segment(
         if may_take_over and (memory := _fitting(path, node_id, layout)) is not None:
             for other in found:
                 if other != path:
-                    other.unlink(missing_ok=True)
+                    give_up(other)
             return Segment(path, memory, is_taken_over=True)
     left = [*found, *directory.glob(_NAME.format(node_id=node_id) + "new-*")]
     _require_room(directory, layout, sum(path.stat().st_blocks * 512 for path in left))
-    # Their memory comes back as soon as no reader maps them any more.
     for path in left:
-        path.unlink(missing_ok=True)
+        give_up(path)
     return _made(directory, node_id, layout, file_mode, is_stopped)
+
+
+def give_up(path: Path) -> None:
+    """Removes a segment. Its memory comes back at once, even from programs that have it mapped: they
+    find it empty from now on.
+    """
+    with suppress(OSError, ValueError), path.open("r+b") as file, mmap.mmap(file.fileno(), 0) as mapping:
+        mapping.madvise(mmap.MADV_REMOVE)
+    path.unlink(missing_ok=True)
 
 
 def _fitting(path: Path, node_id: str, layout: SegmentLayout) -> SegmentMemory | None:

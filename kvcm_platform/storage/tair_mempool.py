@@ -45,8 +45,8 @@ _SHARE_OF_A_PROBE = 0.8
 T = TypeVar("T")
 
 
-class NotKnown(OSError):
-    """The registry has no segment of the node."""
+class NotThere(OSError):
+    """The registry has no segment of the node, or says that it does not answer."""
 
 
 class TairMempoolBackend:
@@ -80,15 +80,19 @@ class TairMempoolBackend:
         """
         reasons = [""] * len(objects)
         for node_id, indexed in self._by_node([item.uri for item in objects], reasons).items():
-            for part in _parts(indexed):
-                ranges = [entry for _, entry in part]
-                try:
-                    segment = self._segment(node_id)
+            left = dict(indexed)
+            try:
+                segment = self._segment(node_id)
+                for part in _parts(indexed):
+                    ranges = [entry for _, entry in part]
                     await self._run(self._agent(segment).release, segment.segment_id, ranges)
                     await self._give_back([(objects[index], entry) for index, entry in part])
-                except OSError as error:
                     for index, _ in part:
-                        reasons[index] = str(error)
+                        del left[index]
+            except OSError as error:
+                # A node that does not answer is not asked for the rest.
+                for index in left:
+                    reasons[index] = str(error)
         return reasons
 
     async def _give_back(self, released: Iterable[tuple[FreedObject, PoolRange]]) -> None:
@@ -161,7 +165,9 @@ class TairMempoolBackend:
     def _segment(self, node_id: str) -> PoolSegment:
         segment = self._segments.get(node_id)
         if segment is None:
-            raise NotKnown(f"{self.entry.name} has no segment of node {node_id}")
+            raise NotThere(f"{self.entry.name} has no segment of node {node_id}")
+        if not segment.is_available:
+            raise NotThere(f"{self.entry.name}: node {node_id} is away")
         return segment
 
     def _agent(self, segment: PoolSegment) -> Agent:

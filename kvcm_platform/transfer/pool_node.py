@@ -22,27 +22,29 @@ class LocalSegments:
     """Segments of this host, mapped when first asked for. Safe to share among threads."""
 
     def __init__(self) -> None:
-        self._memories: dict[str, SegmentMemory | None] = {}
+        self._nodes: dict[str, tuple[AgentSeen, SegmentMemory | None]] = {}
         self._lock = threading.Lock()
 
     def memory(self, seen: AgentSeen) -> SegmentMemory | None:
         """The segment's memory, if its very file is here and this program may map it.
 
-        Ids of segments are random: no other file says that it is this segment.
+        Ids of segments are random: no other file says that it is this segment. An earlier one of the
+        node is let go.
         """
         with self._lock:
-            if seen.segment_id not in self._memories:
-                self._memories[seen.segment_id] = _mapped(seen, is_writable=False)
-            return self._memories[seen.segment_id]
+            known = self._nodes.get(seen.node_id)
+            if known is None or (known[0].segment_id, known[0].path) != (seen.segment_id, seen.path):
+                known = self._nodes[seen.node_id] = (seen, _mapped(seen))
+            return known[1]
 
     def close(self) -> None:
         with self._lock:
-            self._memories.clear()
+            self._nodes.clear()
 
 
-def _mapped(seen: AgentSeen, *, is_writable: bool) -> SegmentMemory | None:
+def _mapped(seen: AgentSeen) -> SegmentMemory | None:
     try:
-        return SegmentMemory.map(seen.path, segment_id=seen.segment_id, is_writable=is_writable)
+        return SegmentMemory.map(seen.path, segment_id=seen.segment_id)
     except (OSError, BadSegment):
         return None
 

@@ -121,8 +121,9 @@ def test_bytes_that_changed_on_the_way(stub: Any, agent: RunningAgent) -> None:
 
 
 def test_a_writer_that_lost_its_range_on_the_way(stub: Any, agent: RunningAgent) -> None:
-    """Released between two chunks: not a byte more is taken, nothing is committed."""
-    one = entry(offset=8192, range_id=200)
+    """Released between two chunks, and the slot given away: not a byte more is taken, nothing committed."""
+    one, later = entry(offset=8192, range_id=200), entry(offset=8192, range_id=201)
+    other = DATA[::-1]
 
     def chunks() -> Iterator[pb.WriteChunk]:
         yield chunk(agent, range=one, checksum=payload_checksum(DATA, 200), data=DATA[:100])
@@ -130,10 +131,13 @@ def test_a_writer_that_lost_its_range_on_the_way(stub: Any, agent: RunningAgent)
         while stub.Stat(stat, timeout=10).stats[0].state != pb.RANGE_WRITING:
             pass
         stub.Release(pb.ReleaseRequest(segment_id=agent.segment_id, ranges=[one]), timeout=10)
+        assert write(stub, agent, later, other, payload_checksum(other, 201)).outcome == pb.OUTCOME_OK
         yield pb.WriteChunk(data=DATA[100:])
 
     result = stub.Write(chunks(), timeout=10).results[0]
-    assert (result.outcome, result.reason) == (pb.OUTCOME_STALE, "the range was released")
+    assert (result.outcome, result.reason) == (pb.OUTCOME_STALE, "the slot has a later owner")
+    request = pb.StatRequest(segment_id=agent.segment_id, ranges=[later], verify=True)
+    assert stub.Stat(request, timeout=10).stats[0].state == pb.RANGE_COMMITTED
 
 
 def test_what_was_written_again(stub: Any, agent: RunningAgent) -> None:

@@ -10,9 +10,12 @@ from pathlib import Path
 
 import pytest
 
+from kvcm_platform.core.pool_layout import pool_range
+from kvcm_platform.core.uris import parse_uri
 from kvcm_platform.mempool_agent.options import size_bytes
 from kvcm_platform.transfer import PoolTransfer, TransferError
 from kvcm_platform.transfer.pool_agents import Agent
+from kvcm_platform.transfer.pool_memory import NotReadable, SegmentMemory
 from tests.support.mempool import ROOT, AgentHost, RunningAgent, pool_uri, spec_of
 
 MIB = 1 << 20
@@ -98,6 +101,22 @@ def test_other_memory_is_another_segment(host: AgentHost, options: tuple[str, ..
         assert transfer.write_batch([(later, b"x" * MIB)]) == [None]
         assert transfer.read_batch([later]) == [b"x" * MIB]
     assert "not there" in reason(reads(second, [uri])[0])
+
+
+def test_memory_that_is_given_up_comes_back_from_those_who_map_it(host: AgentHost) -> None:
+    first = host.start()
+    uri = pool_uri(0, MIB)
+    with PoolTransfer(spec_of(first)) as transfer:
+        transfer.write_batch([(uri, b"x" * MIB)])
+        memory = SegmentMemory.map(str(first.path))
+        place = memory.layout.place(0, MIB)
+        assert memory.read(place, pool_range(parse_uri(uri)).range_id) == b"x" * MIB
+        first.stop()
+        host.restart(first, "32M", "--discard")
+        with pytest.raises(NotReadable, match="not there"):
+            memory.read(place, pool_range(parse_uri(uri)).range_id)
+        assert memory.payload(place) == bytes(MIB)
+        assert "not there" in reason(transfer.read_batch([uri])[0])
 
 
 def test_a_half_made_segment_is_none(host: AgentHost) -> None:

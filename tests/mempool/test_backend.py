@@ -89,6 +89,18 @@ async def test_nothing_goes_back_that_the_agent_was_not_told(host: AgentHost) ->
     await backend.close()
 
 
+async def test_a_node_that_is_away_is_not_asked(host: AgentHost) -> None:
+    agent = host.start()
+    entry = pool_storage(agent)
+    away = replace(entry, segments=(replace(entry.segments[0], is_available=False),))
+    backend = backend_of(away)
+    uri = parse_uri(pool_uri(0, 4096))
+    assert await backend.delete([FreedObject(uri)]) == ["pool: node a is away"]
+    with pytest.raises(OSError, match="node a is away"):
+        await backend.exist([uri])
+    await backend.close()
+
+
 async def test_other_memory_of_the_node_is_not_touched(host: AgentHost) -> None:
     """The registry still has the segment before; its blocks are lost, and said to be so elsewhere."""
     agent, ranges = host.start(), GivenBack()
