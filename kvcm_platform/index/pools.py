@@ -19,6 +19,7 @@ from kvcm_platform.core.ports import WritePlan
 from kvcm_platform.core.registry import PoolSegment, StorageEntry
 
 from . import codec, keyspace, placing, tickets
+from .connection import IndexUnavailable
 from .link import RESERVATION_MARGIN_MS
 from .shards import ShardRef, shards_of
 
@@ -131,7 +132,10 @@ class Pools:
         reasons = []
         usable = [segment for segment in storage.segments if segment.is_available]
         for segment in sorted(usable, key=self._room, reverse=True):
-            taken = await self._take(segment, plan, requests)
+            try:
+                taken = await self._take(segment, plan, requests)
+            except IndexUnavailable as error:  # what was taken all the same is given back with its lease
+                taken = _Refused(f"cannot be asked for memory now ({error})")
             if isinstance(taken, PoolPlaces):
                 return replace(storage, number=segment.number), taken
             reasons.append(f"{segment.node_id} {taken.reason}")

@@ -78,4 +78,4 @@ async def test_processes_never_have_the_same_memory(plane, empty_valkey, tmp_pat
 async def test_processes_never_have_the_same_memory_for_long(
     plane, empty_valkey, tmp_path, pool_without_nodes
 ):
-    await run(plane, empty_valkey.url, tmp_path / "words", 1500)
+    await run(plane, empty_valkey.url, tmp_path / "words", 400)

@@ -18,6 +18,7 @@ from kvcm_platform.core.use_cases import Blocks, Limits
 from kvcm_platform.core.writes import StartedWrite
 from kvcm_platform.duties.run import duties_run
 from kvcm_platform.index import keyspace, pools, sweeps, tickets
+from kvcm_platform.index.connection import IndexUnavailable
 from kvcm_platform.index.shards import shards_of
 from kvcm_platform.storage import registry as storage_types
 from tests.support.data_plane import DataPlane, data_plane, found, group, instance, value_instance
@@ -173,6 +174,27 @@ async def test_a_full_pool_is_passed_over(pools_first):
     await plane.finish(small, 1)
     assert not (await plane.recount()).has_drift
     assert (await plane.recount()).reserved == 0
+
+
+async def test_memory_that_cannot_be_asked_for_is_passed_over(pools_first, monkeypatch):
+    """In a Cluster the server of a segment may be away while those of the blocks are there."""
+    plane = pools_first
+    await change(plane, pool(segment(), segment("node-2", 102)))
+    original = plane.index.function
+
+    async def away(name, base, *args):
+        if base == keyspace.storage(101):
+            raise IndexUnavailable("the server is away")
+        return await original(name, base, *args)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(plane.index, "function", away)
+        started = await plane.start(KEYS)
+        assert {pool_range(parse_uri(uri)).node_id for uri in uris(started)} == {"node-2"}
+        await change(plane, pool())
+        files = await plane.start([key + 5000 for key in FEW])
+        assert {parse_uri(uri).scheme for uri in uris(files)} == {"file"}
+    assert not (await plane.recount()).has_drift
 
 
 async def test_when_nothing_has_room_each_reason_is_named(pools_first):

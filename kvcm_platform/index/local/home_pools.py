@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from redis.exceptions import RedisError
+
 from kvcm_platform.core.registry import PoolSegment
 from kvcm_platform.index import keyspace
 from kvcm_platform.index.connection import Connection
@@ -28,8 +30,12 @@ class HomePools(Pools):
         if segment.number in self._claimed:
             return ""
         base = keyspace.storage(segment.number)
-        generation = self._redis.generation_of(base)
-        if not await self._redis.call("FCALL", "kvcm_pool_home", 1, base, generation, self._node_id):
+        try:
+            generation = self._redis.generation_of(base)
+            is_ours = await self._redis.call("FCALL", "kvcm_pool_home", 1, base, generation, self._node_id)
+        except RedisError as error:
+            return f"cannot be asked for while Redis is away ({error})"
+        if not is_ours:
             return "serves another index"
         self._claimed.add(segment.number)
         return ""

@@ -51,6 +51,13 @@ def test_no_call_has_more_keys_than_the_index_takes(tmp_path: Path) -> None:
         env(tmp_path, KVCM_MAX_KEYS="65537")
 
 
+def test_memory_is_kept_from_others_for_the_longest_write_at_least(tmp_path: Path) -> None:
+    assert env(tmp_path)["KVCM_REUSE_QUARANTINE_S"] == 3600
+    assert env(tmp_path, KVCM_REUSE_QUARANTINE_S="7200")["KVCM_REUSE_QUARANTINE_S"] == 7200
+    with pytest.raises(BadSetting, match="KVCM_REUSE_QUARANTINE_S.*between 3600 and"):
+        env(tmp_path, KVCM_REUSE_QUARANTINE_S="3599")
+
+
 def test_the_debug_service_needs_a_port_above_that_of_the_data_plane(tmp_path: Path) -> None:
     assert env(tmp_path, KVCM_DEBUG_SERVICE="1").debug_http_port == 9382  # WIRE.md 6.1
     env(tmp_path, KVCM_META_HTTP_PORT="65535")
