@@ -47,8 +47,9 @@ LEASE_SECONDS = 2.0
 """How long `delete` waits for leases of readers. A master gives them for ten seconds by default, so
 most are left to the next try; who waits here keeps deletions on other storages waiting."""
 BATCH_OBJECTS = 512
-FULL_RATIO = 0.98
-"""A store evicts from 90 or 95 % on; where it cannot get below this, nothing fits any more."""
+FULL_RATIO = 0.85
+"""A store evicts by itself from 90 % on (its `eviction_high_watermark_ratio`), and nobody tells the index.
+So it takes no more new blocks well before that, with room for what comes in between two probes."""
 _TRY_AGAIN = BUSY | {HAS_LEASE}
 _NOT_DONE = "not done in time"
 

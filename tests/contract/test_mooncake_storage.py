@@ -158,6 +158,17 @@ class TestProbe:
         assert second.used_bytes is not None and second.used_bytes >= 20 << 20
         assert KEY in own.object_keys()
 
+    def test_it_is_full_before_the_store_evicts(self, tmp_path: Path) -> None:
+        with running_mooncake(tmp_path, segment_bytes=16 << 20) as master:
+            entry = master.storage()
+            put(entry, 12, 1 << 20)
+            assert not probe(entry).is_full
+            put(entry, 2, 1 << 20)
+            result = probe(entry)
+            assert (result.is_ok, result.is_full) == (True, True)
+            assert "bytes are used" in result.message
+            assert len(master.object_keys()) == 15, "nothing was evicted"
+
     def test_a_trial_leaves_nothing(self, own: MooncakeMaster) -> None:
         result = probe(own.storage(), is_trial=True)
         assert (result.is_ok, result.message, result.content_life) == (True, "", "")

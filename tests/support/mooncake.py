@@ -29,8 +29,11 @@ _START_SECONDS = 30.0
 class MooncakeMaster:
     """One master; `start` again after `kill` gives one without any object, at the same addresses."""
 
-    def __init__(self, folder: Path, *, lease_seconds: float = LEASE_SECONDS) -> None:
+    def __init__(
+        self, folder: Path, *, lease_seconds: float = LEASE_SECONDS, segment_bytes: int = 128 << 20
+    ) -> None:
         self._folder = folder
+        self._segment_bytes = segment_bytes
         self._lease_ms = round(lease_seconds * 1000)
         self.rpc_port, self.http_port, self.metadata_port = free_ports(3)
         self._process: subprocess.Popen[bytes] | None = None
@@ -85,13 +88,13 @@ class MooncakeMaster:
             )
         self._await(lambda: self._get("health") is not None, "the master answers")
 
-    def add_segment(self, size_bytes: int = 128 << 20) -> None:
+    def add_segment(self, size_bytes: int = 0) -> None:
         """A process that lends memory to the store."""
         before = len(self.segments())
         with (self._folder / "segment.log").open("ab") as log:
             process = subprocess.Popen(
                 [sys.executable, "-P", "-c", _SEGMENT, self.metadata, self.spec["master_service_entry"]]
-                + [str(size_bytes)],
+                + [str(size_bytes or self._segment_bytes)],
                 stdout=log,
                 stderr=log,
                 preexec_fn=tethered(signal.SIGKILL),
@@ -191,7 +194,7 @@ def mooncake(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MooncakeMaste
 
 @contextmanager
 def running_mooncake(folder: Path, **settings: Any) -> Iterator[MooncakeMaster]:
-    """A master and one segment of 128 MiB, until the block ends."""
+    """A master and one segment, until the block ends; settings of MooncakeMaster."""
     master = MooncakeMaster(folder, **settings)
     try:
         with master:
