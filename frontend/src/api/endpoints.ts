@@ -14,6 +14,8 @@ const ENDPOINTS = {
   savedStorageTrial: '/api/v1/storages/{name}/test-connection/',
   storageRestore: '/api/v1/storages/{name}/restore/',
   storageAbandon: '/api/v1/storages/{name}/abandon/',
+  storageOrphans: '/api/v1/storages/{name}/orphans/',
+  orphansCancel: '/api/v1/storages/{name}/orphans/{id}/cancel/',
   storageTypes: '/api/v1/storage-types/',
   alerts: '/api/v1/alerts/',
   alertAcknowledge: '/api/v1/alerts/{id}/acknowledge/',
@@ -27,7 +29,8 @@ const ENDPOINTS = {
 
 export type Endpoint = keyof typeof ENDPOINTS;
 
-/** The address of an endpoint; an object's name takes the place of its parameter. */
-export function endpoint(name: Endpoint, object = ''): string {
-  return ENDPOINTS[name].replace(/\{\w+\}/, () => encodeURIComponent(object));
+/** The address of an endpoint; the names of objects take the places of its parameters, in their order. */
+export function endpoint(name: Endpoint, ...objects: string[]): string {
+  let place = 0;
+  return ENDPOINTS[name].replace(/\{\w+\}/g, () => encodeURIComponent(objects[place++] ?? ''));
 }

@@ -12,6 +12,7 @@ import type {
   HealthSamples,
   Instance,
   InstanceGroup,
+  OrphanRun,
   Page,
   Silence,
   Storage,
@@ -59,6 +60,13 @@ export const storageSamplesQuery = (name: string, hours: number) =>
       return request<HealthSamples>(endpoint('storageSamples', name), { query: { since }, signal });
     },
     placeholderData: keepPreviousData,
+  });
+/** Searches for what nothing refers to, the newest first. */
+export const orphanRunsQuery = (name: string) =>
+  queryOptions({
+    queryKey: ['storages', 'orphans', name],
+    queryFn: ({ signal }) =>
+      request<Page<OrphanRun>>(endpoint('storageOrphans', name), { query: { page_size: 5 }, signal }),
   });
 export const storageTypesQuery = queryOptions({
   queryKey: ['storage-types'],
@@ -122,6 +130,15 @@ export function storageTry(type: Storage['type'], spec: Storage['spec'], create:
 
 export function savedStorageTry(name: string, spec: Storage['spec']): Promise<Trial> {
   return request<Trial>(endpoint('savedStorageTrial', name), { method: 'POST', body: { spec } });
+}
+
+/** Looks for what nothing refers to; without `dryRun` it is deleted. */
+export function orphansSearch(name: string, dryRun: boolean): Promise<OrphanRun> {
+  return request<OrphanRun>(endpoint('storageOrphans', name), { method: 'POST', body: { dry_run: dryRun } });
+}
+
+export function orphansCancel(name: string, id: number): Promise<OrphanRun> {
+  return request<OrphanRun>(endpoint('orphansCancel', name, String(id)), { method: 'POST' });
 }
 
 export function alertAcknowledge(id: number, acknowledged: boolean, note = ''): Promise<Alert> {

@@ -25,6 +25,7 @@ export type SpecField = StorageTypeInfo['spec'][number];
 export type StorageInput = Schemas['StorageInputRequest'];
 export type Trial = Schemas['TrialOutput'];
 export type HealthSamples = Schemas['HealthSamplesOutput'];
+export type OrphanRun = Schemas['OrphanRunOutput'];
 export type Segment = Storage['segments'][number];
 export type Departure = NonNullable<Storage['departure']>;
 

@@ -19,6 +19,7 @@ import { specRows, storageStatus, TYPE_NAMES, typeName } from './status';
 import { DeparturePanel } from './DeparturePanel';
 import { HealthChart } from './HealthChart';
 import { HealthHistory } from './HealthHistory';
+import { OrphansPanel } from './OrphansPanel';
 import { SegmentsPanel } from './SegmentsPanel';
 import { StorageActions } from './StorageActions';
 
@@ -61,6 +62,7 @@ function StorageDetail({ storage }: { storage: Storage }) {
           <SegmentsPanel storage={storage} />
           <HealthChart name={storage.name} />
           <HealthHistory name={storage.name} />
+          <OrphansPanel storage={storage} />
           <SpecPanel storage={storage} />
           <GroupsPanel storage={storage} />
         </div>
