@@ -13,10 +13,12 @@ from django.utils import timezone
 from apps.accounts.models import ApiToken
 from apps.common.actor import Role
 from apps.common.models import PendingPublication, RegistryState
+from apps.common.queue import COPIES_TASK
 from apps.control.services.reconcile import reconcile
 from apps.instances.models import Instance
 from apps.instances.services import instance_remove
 from apps.storages.services import storage_remove
+from kvcm_platform.core.registry import MigrationPolicy
 from kvcm_platform.index import keyspace, leaving
 from kvcm_platform.index import registry as index_registry
 from tests.apps.control.conftest import Control
@@ -175,6 +177,25 @@ def test_wake_up_becomes_a_task(control: Control, index: redis.Redis, sent: list
     index.xadd(keyspace.WAKE, {"reason": "removed", "group": "1"})
     eventually(lambda: TASK in sent)
     assert time.monotonic() - started < 1.0
+
+
+def test_a_group_that_needs_room_and_may_move_blocks_wakes_the_migrations(
+    control: Control, index: redis.Redis, sent: list[str]
+) -> None:
+    make_group()
+    make_group("tiers", migration=MigrationPolicy("pool_a", "nfs_a"))
+    eventually(lambda: control.process.leader.is_leader)
+
+    index.xadd(keyspace.WAKE, {"reason": "refused", "group": "chat"})
+    eventually(lambda: TASK in sent)
+    assert COPIES_TASK not in sent
+
+    def is_woken() -> bool:
+        # The process may not have read the groups yet.
+        index.xadd(keyspace.WAKE, {"reason": "refused", "group": "tiers"})
+        return COPIES_TASK in sent
+
+    eventually(is_woken)
 
 
 def test_due_work_becomes_one_task(control: Control, index: redis.Redis, sent: list[str]) -> None:
