@@ -105,7 +105,6 @@ def platform() -> Iterator[PoolPlatform]:
             KVCM_ADMIN_PASSWORD=PASSWORD,
             KVCM_METADATA_WORKERS="1",
             KVCM_POOL_TOKEN=TOKEN,
-            KVCM_POOL_LOST_S="10",
             KVCM_REUSE_QUARANTINE_S="3600",
         )
         try:
@@ -127,6 +126,7 @@ def test_a_node_dies_and_another_takes_its_part(platform: PoolPlatform, tmp_path
     assert sum(held.values()) == first["bytes_written"] == platform.used_bytes()
     assert min(held.values()) > 0, "free space decides, so both take their part"
 
+    was = platform.segments()["b"].number
     # Killed amid reads and writes of a second trace.
     other = tmp_path / "other.jsonl"
     generated_trace(other, requests=150, seed=9)
@@ -154,7 +154,6 @@ def test_a_node_dies_and_another_takes_its_part(platform: PoolPlatform, tmp_path
     full = platform.replay(trace)
     assert (full["hit_blocks"], full["written_blocks"], full["bytes_wrong"]) == (blocks, 0, 0)
 
-    was = platform.segments()["b"].number
     platform.restart("b", "--discard")
     wait_for(lambda: platform.serves("a", "b"), 60, "the node is back with other memory")
     assert platform.segments()["b"].number != was, "another life has another number"
