@@ -97,6 +97,40 @@ def test_bad_storage(control: Control, storage: pb.StorageConfig | None, expecte
     assert word in answer.header.status.message
 
 
+def test_directories_of_every_type(control: Control, index: redis.Redis, tmp_path: Path) -> None:
+    below = {"mountpoint": str(tmp_path), "key_count_per_file": 4}
+    remote = {"remote_host": "127.0.0.1", "remote_port": 1, "meta_storage_uri": "redis://127.0.0.1/0"}
+    configs = [
+        pb.StorageConfig(
+            global_unique_name="threefs",
+            threefs=pb.ThreeFSStorageSpec(**below, root_dir="a", touch_file_when_create=True),
+        ),
+        pb.StorageConfig(
+            global_unique_name="vcns",
+            vcnsthreefs=pb.VcnsThreeFSStorageSpec(**below, root_dir="b", **remote),
+        ),
+        pb.StorageConfig(
+            global_unique_name="dummy",
+            dummy=pb.DummyStorageSpec(root_path=f"{tmp_path}/c/", key_count_per_file=2),
+        ),
+    ]
+    for config in configs:
+        assert code(control.call("AddStorage", pb.AddStorageRequest(storage=config))) == pb.OK
+    listed = {
+        one.global_unique_name: one for one in control.call("ListStorage", pb.ListStorageRequest()).storage
+    }
+    assert listed["threefs"].threefs == configs[0].threefs
+    assert listed["vcns"].vcnsthreefs == configs[1].vcnsthreefs
+    assert (listed["dummy"].dummy, listed["dummy"].storage_type) == (configs[2].dummy, pb.ST_DUMMY)
+    published = index_registry.read(index).storages
+    assert {name: entry.is_available for name, entry in published.items()} == {
+        **{"threefs": True, "dummy": True},
+        # Its directory is there, the service behind it is not.
+        "vcns": False,
+    }
+    assert "127.0.0.1:1 does not take a connection" in published["vcns"].unavailable_reason
+
+
 def test_members_beyond_the_protocol_outlive_it(
     control: Control, index: redis.Redis, mooncake: MooncakeMaster
 ) -> None:
