@@ -16,6 +16,7 @@ from apps.storages.selectors import groups_naming, storage_list
 from apps.storages.services.capacity import rooms_of
 from apps.storages.usage import UsageByNumber, usage_by_storage, usage_of
 from kvcm_platform.core.capacity import Watermarks, fullest
+from kvcm_platform.core.departure import WINDOW_SECONDS
 from kvcm_platform.index.late_deletions import late_deletions
 from kvcm_platform.index.storage_checks import check_states
 
@@ -112,6 +113,9 @@ def drains_stuck(parameters: Parameters) -> Iterator[Finding]:
         if usages is None or mark is None:
             continue
         left, seconds = usage_of(storage, usages).used_bytes, now - mark.at
+        if mark.bytes_per_second == 0:
+            # The mark moved on while nothing left: the time before it counts as well.
+            seconds += WINDOW_SECONDS
         if left and seconds >= parameters["still_seconds"] and not mark.rate(now, left):
             what = "is being removed" if storage.is_leaving else "drains"
             message = (

@@ -147,7 +147,13 @@ def test_a_drain_that_does_not_get_on(index: redis.Redis, tmp_path: Path) -> Non
     Storage.objects.filter(name="nfs_a").update(departing_mark_at=ago, departing_mark_bytes=4096)
     (finding,) = conditions.drains_stuck(stuck)
     assert finding.value == 4096 and "drains and nothing left it for 250 s" in finding.message
-    Storage.objects.filter(name="nfs_a").update(departing_mark_bytes=8192)
+    # It goes on to be stuck when the mark moves, and is not when something left before that.
+    moved = {"departing_mark_at": timezone.now(), "departing_mark_bytes": 4096}
+    Storage.objects.filter(name="nfs_a").update(**moved, departing_bytes_per_second=0.0)
+    assert subjects(conditions.drains_stuck(stuck)) == ["nfs_a"]
+    Storage.objects.filter(name="nfs_a").update(departing_bytes_per_second=5.0)
+    assert list(conditions.drains_stuck(stuck)) == []
+    Storage.objects.filter(name="nfs_a").update(departing_mark_at=ago, departing_mark_bytes=8192)
     assert list(conditions.drains_stuck(stuck)) == []
     storage_remove(acting=ADMIN, name="nfs_a", is_forced=True)
     Storage.objects.filter(name="nfs_a").update(departing_mark_at=ago, departing_mark_bytes=4096)
