@@ -67,6 +67,8 @@ class AgentHost:
 
     directory: Path
     running: list[RunningAgent] = field(default_factory=list)
+    """Every agent that was ready once."""
+    launched: list[subprocess.Popen[str]] = field(default_factory=list)
 
     def start(self, node_id: str = "a", size: str = "32M", *options: str, **variables: str) -> RunningAgent:
         """A ready agent. AssertionError with what it said if it ends instead."""
@@ -76,9 +78,8 @@ class AgentHost:
         if not line:
             _, said = process.communicate(timeout=START_SECONDS)
             raise AssertionError(f"the agent ended with exit code {process.returncode}: {said}")
-        agent = RunningAgent(process, json.loads(line))
-        self.running.append(agent)
-        return agent
+        self.running.append(RunningAgent(process, json.loads(line)))
+        return self.running[-1]
 
     def restart(self, agent: RunningAgent, size: str = "32M", *options: str) -> RunningAgent:
         """The same node on the same port. The old process must be gone."""
@@ -94,19 +95,25 @@ class AgentHost:
             *("--node-id", node_id, "--size", size, "--directory", str(self.directory), *port, *options),
         ]
         environ = {**os.environ, "KVCM_POOL_TOKEN": "", **variables}
-        return subprocess.Popen(
+        process = subprocess.Popen(
             command, cwd=ROOT, env=environ, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE
         )
+        self.launched.append(process)
+        return process
 
     def close(self) -> None:
-        for agent in self.running:
-            if agent.process.poll() is None:
-                agent.process.send_signal(signal.SIGTERM)
-        for agent in self.running:
+        for process in self.launched:
+            if process.poll() is None:
+                process.send_signal(signal.SIGTERM)
+        for process in self.launched:
             try:
-                agent.process.communicate(timeout=START_SECONDS)
+                process.wait(START_SECONDS)
             except subprocess.TimeoutExpired:
-                agent.kill()
+                process.kill()
+                process.wait(START_SECONDS)
+            for pipe in (process.stdout, process.stderr):
+                if pipe is not None:
+                    pipe.close()
         shutil.rmtree(self.directory, ignore_errors=True)
 
 
