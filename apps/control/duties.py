@@ -13,6 +13,7 @@ import structlog
 from django.db import DatabaseError, close_old_connections
 from django.utils import timezone
 
+from apps.audit.services import event_record
 from apps.common.queue import COPIES_TASK, DUTIES_TASK, enqueue
 from apps.common.redis_client import blocks_client, figures_client, index_client
 from apps.control.leader import Leader
@@ -52,7 +53,7 @@ class Duties:
     async def run(self) -> None:
         """Runs all loops until cancelled."""
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._every(self._leader.step_seconds, "lease", self._leader.step))
+            tasks.create_task(self._every(self._leader.step_seconds, "lease", self.lead))
             tasks.create_task(self._every(RECONCILE_SECONDS, "reconciliation", self._reconcile))
             tasks.create_task(self._every(DUTIES_SECONDS, "duties", self.look_for_work))
             tasks.create_task(self._every(HEARTBEAT_SECONDS, "heartbeat", self._beat))
@@ -83,6 +84,18 @@ class Duties:
                 continue
             # Work that has grown long takes half of its thread's time at most.
             await asyncio.sleep(max(seconds, loop.time() - started) if seconds else 0)
+
+    def lead(self) -> None:
+        """Renew the lease or try to take it; who took it is told in the feed of events."""
+        was_leader = self._leader.is_leader
+        if self._leader.step() and not was_leader:
+            event_record(
+                at=timezone.now(),
+                kind="control.leads",
+                subject_kind="platform",
+                subject=self._node_id,
+                message=f"Control on {self._node_id} took over the background duties.",
+            )
 
     def _reconcile(self) -> None:
         reconcile(client=index_client())

@@ -10,6 +10,7 @@ from django.db import transaction
 from django.utils import timezone
 
 from apps.accounts.publication import tokens_reconcile
+from apps.audit.services import event_record
 from apps.common.selectors import pending_publications, registry_version
 from apps.common.services import Removed, publications_settle, registry_version_lift, removals_note
 from apps.instances.selectors import group_entries, instance_entries
@@ -34,6 +35,13 @@ def reconcile(*, client: redis.Redis) -> bool:
     needs_all = bool(missed) or (published or 0) > stored or (is_behind and not _is_being_sent())
     if needs_all:
         _publish_all(client, published or 0)
+        event_record(
+            at=timezone.now(),
+            kind="registry.republished",
+            subject_kind="platform",
+            subject="control",
+            message="The index missed or lost changes: all storages, groups and instances were published.",
+        )
         publications_settle(versions=missed)
     tokens_reconcile(client=client)
     elsewhere = [group for group in group_entries() if own_url(group.meta_indexer)]

@@ -11,6 +11,7 @@ import redis
 from django.utils import timezone
 
 from apps.accounts.models import ApiToken
+from apps.audit.models import Event
 from apps.common.actor import Role
 from apps.common.models import PendingPublication, RegistryState
 from apps.common.queue import COPIES_TASK
@@ -56,6 +57,7 @@ def test_change_made_while_redis_was_away(index: redis.Redis, settings, tmp_path
     assert list(index_registry.read(index).storages) == ["nfs_a"]
     assert index_registry.read_version(index) == RegistryState.objects.get().version
     assert not PendingPublication.objects.exists()
+    assert Event.objects.filter(kind="registry.republished").count() == 1
 
 
 @pytest.mark.django_db(transaction=True)
@@ -169,6 +171,7 @@ def test_running_process_publishes_again(
     make_group()
     index.flushall()
     eventually(lambda: "chat" in index_registry.read(index).groups, seconds=7)
+    assert Event.objects.filter(kind="control.leads").count() == 1
 
 
 def test_wake_up_becomes_a_task(control: Control, index: redis.Redis, sent: list[str]) -> None:
