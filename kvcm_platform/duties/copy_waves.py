@@ -282,7 +282,11 @@ class Waves:
             self.tally.there_blocks += len(served)
             self.tally.there_bytes += sum(block.location.size for block, _ in served)
             return
-        count, size = await copying.shed(self._index, instance, served, job.delay_ms)
+        try:
+            count, size = await copying.shed(self._index, instance, served, job.delay_ms)
+        except DomainError as error:
+            self._trouble = (Stop.STORAGE, error.message)
+            return
         self.tally.there_blocks += count
         self.tally.there_bytes += size
         self.tally.skipped_blocks += len(pairs) - count

@@ -58,13 +58,18 @@ class OpenCopy:
     blocks: tuple[HeldBlock, ...]
     places: tuple[list[tuple[str, str]], ...]
     """(spec name, URI) pairs of each block, in the order of its source's."""
+    generation: int
+    """The life of the index that says that the sources are served."""
 
 
 async def open_copy(index: RedisIndex, job: CopyJob, blocks: Sequence[HeldBlock]) -> OpenCopy:
     """Opens the session for blocks of one instance, each once.
 
-    Raises DomainError: CAPACITY where the quota has no room, NoRoom where the target has none, NOT_READY.
+    Raises DomainError: CAPACITY where the quota has no room, NoRoom where the target has none, NOT_READY
+    also while the index is in doubt: a source may be gone that it says is served.
     """
+    generation = _generation(index, job.instance)
+    await index.require_no_doubt(job.instance)
     plan, storage = await reserve(index, _plan(index, job, blocks), [job.target])
     if plan.object_names:
         storage = uris.one_object_a_file(storage)
@@ -72,13 +77,17 @@ async def open_copy(index: RedisIndex, job: CopyJob, blocks: Sequence[HeldBlock]
     wires, lost = await index.write(plan, storage, job.serving, limits)
     kept = tuple(block for at, block in enumerate(blocks) if at not in lost)
     places = tuple(_places(wire) for wire in wires)
-    copy = OpenCopy(job, plan.session_id, plan.location_id, kept, places)
+    copy = OpenCopy(job, plan.session_id, plan.location_id, kept, places, generation)
     try:
         await _tell_sources(index, copy, plan, blocks)
     except BaseException:
         await asyncio.shield(asyncio.ensure_future(give_up(index, copy)))
         raise
     return copy
+
+
+def _generation(index: RedisIndex, instance: InstanceEntry) -> int:
+    return index.connection.generation_of(keyspace.instance(instance.number, 0))
 
 
 def _places(wire: bytes) -> list[tuple[str, str]]:
@@ -103,9 +112,13 @@ async def _tell_sources(
 async def finish_copy(index: RedisIndex, copy: OpenCopy, success: Sequence[bool]) -> list[bool]:
     """Ends the session. Says of each block whether it is served from its new place now.
 
-    A block whose source is not served any more is not, whatever `success` says. Raises
-    DomainError(INTERNAL) when the session was over: nothing was copied.
+    A block whose source is not served any more is not, whatever `success` says. Raises DomainError when
+    nothing was copied: INTERNAL, the session was over; NOT_READY, the index was restarted meanwhile, and
+    may have forgotten that a source went before it was read.
     """
+    if _generation(index, copy.job.instance) != copy.generation:
+        await give_up(index, copy)
+        raise DomainError(Code.NOT_READY, "the index was restarted meanwhile")
     await index.finish(copy.job.instance, copy.session_id, list(success))
     records = await index.read_records(copy.job.instance, [block.key for block in copy.blocks])
     return [
@@ -197,7 +210,11 @@ async def shed(
     pairs: Sequence[tuple[HeldBlock, StoredLocation]],
     delay_ms: int,
 ) -> tuple[int, int]:
-    """Drops the locations of blocks that are served from the other one, too; (locations, bytes)."""
+    """Drops the locations of blocks that are served from the other one, too; (locations, bytes).
+
+    Raises DomainError(NOT_READY) while the index is in doubt: the other one may be gone.
+    """
+    await index.require_no_doubt(instance)
     shards = shards_of(instance)
     count = size = 0
     for number, indexes in by_shard([block.key for block, _ in pairs], instance.shards).items():

@@ -120,6 +120,17 @@ class RedisIndex:
 
     records = guarded(read_records)
 
+    async def require_no_doubt(self, instance: InstanceEntry) -> None:
+        """For those who read records as they lie there: in doubt they may tell of objects that are gone.
+
+        Raises DomainError(NOT_READY), IndexUnavailable.
+        """
+        server = self.connection.server_of(keyspace.instance(instance.number, 0))
+        if server.life.is_undecided:
+            await server.learn_verdict()
+        if server.life.doubt and await self._unchecked(instance, server.life):
+            raise DomainError(Code.NOT_READY, f"the index of {instance.instance_id} is being checked")
+
     async def _unchecked(self, instance: InstanceEntry, life: Life) -> set[int]:
         """Numbers of the instance's shards that are in doubt, asked before their blocks are read."""
         shards = [shard for shard in shards_of(instance) if not life.trusts(shard.base)]

@@ -18,6 +18,7 @@ from kvcm_platform.index import keyspace
 from kvcm_platform.index.connecting import connection_to
 from kvcm_platform.index.verifying import ShardCheck
 from kvcm_platform.storage import files, marker
+from tests.support.copies import tiers
 from tests.support.data_plane import DataPlane, data_plane, group, instance, own, storage
 from tests.support.objects import put_objects
 from tests.support.valkey import ValkeyServer, valkey_server
@@ -251,3 +252,21 @@ def test_data_and_holes(tmp_path):
     files.punch(str(path), 2 * BLOCK, BLOCK)
     assert not files.has_data(str(path), 2 * BLOCK, BLOCK)
     assert not files.has_data(str(tmp_path / "none"), 0, BLOCK)
+
+
+@pytest.mark.parametrize("shards", [1, 3])
+async def test_nothing_is_copied_of_what_is_in_doubt(server, tmp_path, shards):
+    """The slot of a block that was deleted since reads as zeros: its copy would be served as the block."""
+    client, keys = server.client(), list(range(1, 65))
+    async with tiers(server.url, client, tmp_path, shards, specs=[("tp0", BLOCK)]) as two:
+        await two.plane.index.connection.stamp()
+        await two.write(keys)
+        await roll_back(server, two.plane, lambda: two.forget_source(keys[::2]))
+        await two.round(two.request())
+        await two.plane.duties()
+        assert own(two.plane).life.doubt
+        await own(two.plane).learn_verdict()
+        assert await two.read(keys) == {"fast": len(keys) // 2}
+        await two.round(two.request("b"))
+        assert await two.read(keys) == {"slow": len(keys) // 2}
+    client.close()
