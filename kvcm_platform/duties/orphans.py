@@ -113,6 +113,7 @@ class OrphanSearch:
             earlier = await self._seen_before(backend, part)
             names = Names(*part, at_most=self._at_most)
             started_at = time.time()
+            await self._renew()
             more = await self._collect(names)
             figures.passes += len(more)
             parts += more
@@ -143,6 +144,17 @@ class OrphanSearch:
             if life.doubt or life.is_undecided:
                 raise CannotTell("the index is being checked after a rollback; try again when that is over")
             self._generations[key] = self._index.connection.generation_of(key)
+
+    async def _renew(self) -> None:
+        """Takes up instances that were registered since: what they wrote meanwhile is referred to, too.
+
+        Those that come later write later than what counts as old.
+        """
+        if self._session.read_again is not None:
+            self._session = await self._session.read_again()
+        self._require_same_index()
+        self._check_index()
+        self._away = await self._ids_away()
 
     def _require_same_index(self) -> None:
         """What was read of an earlier life says nothing of this one."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -35,6 +35,8 @@ class IndexSession:
     """Numbers of instances whose index is in a metadata process: none of the index's business."""
     cut_off: frozenset[int] = frozenset()
     """Numbers of groups with a Redis of their own that does not answer: nothing is done for them."""
+    read_again: Callable[[], Awaitable[IndexSession]] | None = None
+    """The same with the registry as it is by then, for work that lasts long. Raises redis.RedisError."""
 
     @property
     def instances(self) -> list[InstanceEntry]:
@@ -60,21 +62,34 @@ async def index_session(redis_url: str) -> AsyncIterator[IndexSession]:
     connection = PlacedConnection(platform, lambda: mirror.places, connection_to)
     try:
         await connection.connect()
-        await mirror.refresh()
-        gone = leaving.decode(await connection.call("HGETALL", keyspace.LEAVING))
-        entries = [*mirror.current.instances.values(), *gone]
-        groups = {group.number for group in mirror.current.groups.values()}
-        cut_off = await _cut_off(connection, groups | {entry.group_number for entry in entries})
-        away = await homes.away(connection, [one for one in entries if one.group_number not in cut_off])
         index = RedisIndex(connection)
-        still_here = tuple(
-            entry for entry in gone if entry.number not in away and entry.group_number not in cut_off
-        )
-        yield IndexSession(index, mirror.current, still_here, away, cut_off)
+
+        async def read() -> IndexSession:
+            return await _read(connection, mirror, index, read)
+
+        yield await read()
         await index.pusher.flush()
         await index.pools.flush()
     finally:
         await connection.close()
+
+
+async def _read(
+    connection: PlacedConnection,
+    mirror: RegistryMirror,
+    index: RedisIndex,
+    again: Callable[[], Awaitable[IndexSession]],
+) -> IndexSession:
+    await mirror.refresh()
+    gone = leaving.decode(await connection.call("HGETALL", keyspace.LEAVING))
+    entries = [*mirror.current.instances.values(), *gone]
+    groups = {group.number for group in mirror.current.groups.values()}
+    cut_off = await _cut_off(connection, groups | {entry.group_number for entry in entries})
+    away = await homes.away(connection, [one for one in entries if one.group_number not in cut_off])
+    still_here = tuple(
+        entry for entry in gone if entry.number not in away and entry.group_number not in cut_off
+    )
+    return IndexSession(index, mirror.current, still_here, away, cut_off, again)
 
 
 async def _cut_off(connection: PlacedConnection, groups: Iterable[int]) -> frozenset[int]:

@@ -16,7 +16,7 @@ from kvcm_platform.duties.orphans import CannotTell, OrphanSearch, Stopped
 from kvcm_platform.index import keyspace
 from kvcm_platform.storage import marker
 from kvcm_platform.storage.tidy import tidy
-from tests.support.data_plane import DataPlane
+from tests.support.data_plane import DataPlane, instance
 from tests.support.objects import put_objects
 
 KEYS = list(range(1, 21))
@@ -69,6 +69,20 @@ async def test_only_what_nothing_refers_to_goes(plane, root):
     assert files_of(root) == served
     assert not (root / "gone").exists()
     assert (await search(plane)).orphans == 0
+
+
+async def test_what_an_instance_wrote_that_was_registered_meanwhile_stays(plane, root):
+    session = await plane.session()
+    order = OrphanOrder(session.registry.storages["nfs_01"], OWNER, is_dry=False, min_age_seconds=-1)
+    running = OrphanSearch(session, order)
+    plane.publish(2, instance("model-b", 0xDEF))
+    started = await plane.start(KEYS, "model-b")
+    put_objects(started.locations)
+    await plane.finish(started, len(KEYS), "model-b")
+    written_now = files_of(root)
+    figures = await running.run()
+    assert (figures.deleted, figures.referred) == (0, len(written_now))
+    assert files_of(root) == written_now
 
 
 async def test_open_sessions_pending_deletions_and_notes_keep_files(plane, root):

@@ -199,7 +199,7 @@ class DataPlane:
     async def session(self) -> IndexSession:
         await self.mirror.refresh()
         gone = leaving.decode(await self.index.connection.call("HGETALL", keyspace.LEAVING))
-        return IndexSession(self.index, self.mirror.current, tuple(gone))
+        return IndexSession(self.index, self.mirror.current, tuple(gone), read_again=self.session)
 
     async def duties(self) -> DutiesReport:
         return await duties_run(await self.session())
