@@ -25,10 +25,16 @@ import struct
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import lru_cache
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Self, TypeVar
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
     from .uris import DataUri
+
+Offsets = TypeVar("Offsets", int, "NDArray[np.int64]")
+"""One offset, or many."""
 
 MAGIC = b"KVCMPOOL"
 VERSION = 1
@@ -179,9 +185,9 @@ class SegmentLayout:
         return self.data_at + self.size_bytes
 
     @staticmethod
-    def header_index(offset: int) -> int:
-        """Place in the header table of the slot that begins at `offset`."""
-        return offset // MIN_SLOT_BYTES
+    def header_index(offsets: Offsets) -> Offsets:
+        """Places in the header table of the slots that begin at `offsets`."""
+        return offsets // MIN_SLOT_BYTES
 
     def place(self, offset: int, payload_bytes: int) -> Place:
         """The slot for a payload of this size that begins at `offset`. Raises BadPlace."""

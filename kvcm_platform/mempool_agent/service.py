@@ -21,6 +21,8 @@ from .streams import BadStream, Intake, Streams, blocks_of
 MAX_RANGES = 4096
 """Ranges of one call."""
 _LISTED_AT_ONCE = 4096
+_SLABS_AT_ONCE = 256
+"""Slabs that one List looks into, held or not: other calls wait meanwhile."""
 _VERIFIED_BYTES = 256 << 20
 """Bytes that one Stat compares at most: they are read in the event loop."""
 
@@ -103,7 +105,8 @@ class AgentService(MemPoolAgentServicer):
         await self._admit(context, request.segment_id)
         answer, slabs = pb.ListResponse(), self._memory.layout.slabs
         slab = request.first_slab
-        while slab < slabs and len(answer.ranges) < _LISTED_AT_ONCE:
+        end = min(slabs, slab + _SLABS_AT_ONCE)
+        while slab < end and len(answer.ranges) < _LISTED_AT_ONCE:
             for held in held_in(self._memory, slab):
                 entry = pb.Range(offset=held.offset, size=held.size, range_id=held.range_id)
                 answer.ranges.add(range=entry, committed_at=held.committed_at_us)

@@ -198,8 +198,8 @@ def held_in(memory: SegmentMemory, slab: int) -> Iterator[Held]:
     offsets = range(run + index * slot_bytes, (slab + 1) * SLAB_BYTES, slot_bytes)
     offsets = offsets[: max(0, slot_class(slot_bytes).slots - index)]
     headers = np.frombuffer(memory.header_words, np.uint64).reshape(-1, HEADER_WORDS)
-    places = np.fromiter(map(SegmentLayout.header_index, offsets), np.int64, len(offsets))
-    found = headers[places]
+    places = np.arange(offsets.start, offsets.stop, offsets.step, dtype=np.int64)
+    found = headers[SegmentLayout.header_index(places)]
     is_held = (found[:, _OWNER] & 3 == SlotState.COMMITTED) & (found[:, _OWNER] >> 2 > floor)
     for at in np.flatnonzero(is_held).tolist():
         owner, size, _, committed_at_us = found[at].tolist()

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import mmap
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import grpc
 import pytest
 
+from kvcm_platform.core.pool_layout import SegmentLayout
+from kvcm_platform.mempool_agent import service
+from kvcm_platform.mempool_agent.segment import Segment
 from kvcm_platform.pb import mempool_agent_pb2 as pb
 from kvcm_platform.pb.mempool_agent_pb2_grpc import MemPoolAgentStub
-from kvcm_platform.transfer.pool_memory import payload_checksum
+from kvcm_platform.transfer.pool_memory import SegmentMemory, Superblock, payload_checksum
 from tests.support.mempool import AgentHost, RunningAgent, agent_host
 
 DATA = bytes(range(256)) * 16
@@ -221,3 +226,21 @@ def test_memory_is_claimed_once(stub: Any, host: AgentHost) -> None:
     agent.stop()
     agent = host.restart(agent, "32M", "--discard")
     assert claim("second") == "second"
+
+
+async def test_one_list_looks_into_few_slabs_held_or_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Going through a large segment whose blocks are gone took longer than a call may, every time."""
+    monkeypatch.setattr(service, "_SLABS_AT_ONCE", 2)
+    layout = SegmentLayout(5)
+    superblock = Superblock("a", "0" * 16, layout, 0)
+    memory = SegmentMemory(mmap.mmap(-1, layout.file_bytes), superblock)
+    agent = service.AgentService(Segment(Path("none"), memory, is_taken_over=False), 2, "")
+    last = layout.place(4 << 24, 4096)
+    agent.slots.open(last, 7)
+    agent.slots.commit(last, 7, 1)
+    seen, slab = [], 0
+    for _ in range(3):
+        answer = await agent.List(pb.ListRequest(segment_id="0" * 16, first_slab=slab), None)
+        slab = answer.next_slab
+        seen.append((slab, [one.range.range_id for one in answer.ranges]))
+    assert seen == [(2, []), (4, []), (0, [7])]
