@@ -6,6 +6,7 @@ from datetime import datetime
 
 from apps.storages.models import Storage
 from kvcm_platform.core.capacity import Room, Watermarks, free_room, fullest, is_worth_telling
+from kvcm_platform.core.sizes import sized
 from kvcm_platform.index.stats import StorageUsage
 
 TELL_ROOM_EVERY_SECONDS = 30
@@ -31,7 +32,7 @@ def capacity_note(storage: Storage, usage: StorageUsage | None) -> str:
         return ""
     whose = "its capacity" if room is rooms[0] and storage.capacity_bytes is not None else "its device"
     return (
-        f"{room.used_bytes} of {room.limit_bytes} bytes of {whose} are used; it takes new blocks"
+        f"{sized(room.used_bytes)} of {sized(room.limit_bytes or 0)} of {whose} are used; it takes new blocks"
         f" below {marks.low:.0%} (high watermark {marks.high:.0%})"
     )
 

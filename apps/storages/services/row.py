@@ -11,6 +11,7 @@ from apps.common.redis_client import blocks_client
 from apps.storages.models import Storage
 from apps.storages.usage import holds_any, usage_by_storage, usage_of
 from kvcm_platform.core.errors import Code, DomainError
+from kvcm_platform.core.sizes import sized
 from kvcm_platform.core.validation.storages import StorageSettings
 from kvcm_platform.index.stats import StorageUsage
 
@@ -51,7 +52,7 @@ def require_empty(storage: Storage, hint: str) -> None:
     if holds_any(usage):
         raise DomainError(
             Code.IN_USE,
-            f"storage {storage.name} holds {usage.blocks} blocks ({usage.used_bytes} bytes); {hint}",
+            f"storage {storage.name} holds {usage.blocks} blocks ({sized(usage.used_bytes)}); {hint}",
         )
 
 

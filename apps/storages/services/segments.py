@@ -18,6 +18,7 @@ from apps.storages.models import MAX_NUMBER, Storage, StorageSegment
 from apps.storages.services.history import turn_note
 from kvcm_platform.core.errors import Code, DomainError
 from kvcm_platform.core.health import HealthLimits, Row, is_gone_for_good
+from kvcm_platform.core.sizes import sized
 from kvcm_platform.storage.backend import ProbeResult, SegmentSeen
 
 log = structlog.get_logger(__name__)
@@ -131,7 +132,7 @@ def _find(storage: Storage, segments: Iterable[SegmentSeen], at: datetime) -> bo
             found_at=at,
             seen_at=at,
         )
-        message = f"{segment.size_bytes} bytes at {segment.address}"
+        message = f"{sized(segment.size_bytes)} at {segment.address}"
         turn_note(storage, HealthEvent.SEGMENT_FOUND, at=at, message=message, node_id=segment.node_id)
         is_any = True
     return is_any
