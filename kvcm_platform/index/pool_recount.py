@@ -7,7 +7,7 @@ misses none.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from kvcm_platform.core.pool_layout import SLAB_BYTES, PoolRange, pool_range, slot_class
@@ -19,10 +19,10 @@ from kvcm_platform.core.uris import parse_uri
 from . import codec, keyspace, placing
 from .pools import FREE_CHUNK, Lease, bucket_of, give_back, taken_ids
 from .redis_index import RedisIndex
+from .scanning import fields_of
 from .shards import ShardRef, shards_of
 from .trims import Span
 
-SCAN_COUNT = 1000
 _SESSION_ID_BYTES = 32
 
 
@@ -100,20 +100,9 @@ async def recount_pools(
     return list(counts.values())
 
 
-async def _scan(index: RedisIndex, name: str) -> AsyncIterator[tuple[bytes, bytes]]:
-    """Items of a hash; one may come twice while the hash is resized."""
-    cursor = b"0"
-    while True:
-        cursor, flat = await index.connection.call("HSCAN", name, cursor, "COUNT", SCAN_COUNT)
-        for item in zip(flat[::2], flat[1::2], strict=True):
-            yield item
-        if cursor == b"0":
-            return
-
-
 async def _taken(index: RedisIndex, number: int) -> set[int]:
     ids: set[int] = set()
-    async for bucket, value in _scan(index, keyspace.pool_ranges(keyspace.storage(number))):
+    async for bucket, value in fields_of(index, keyspace.pool_ranges(keyspace.storage(number))):
         ids.update(taken_ids(bucket, value))
     return ids
 
@@ -123,24 +112,24 @@ async def _references(
 ) -> _References:
     found = _References(numbers)
     for number in numbers:
-        async for name, raw in _scan(index, keyspace.pool_leases(keyspace.storage(number))):
+        async for name, raw in fields_of(index, keyspace.pool_leases(keyspace.storage(number))):
             found.ids[number].update(Lease.unpack(name, raw).ids)
     shards = [(entry, shard) for entry in instances for shard in shards_of(entry)]
     for entry, shard in shards:
         await _in_sessions(index, entry, shard, found)
         await _in_blocks(index, entry, shard, found)
-        async for _, value in _scan(index, keyspace.pending(shard.base)):
+        async for _, value in fields_of(index, keyspace.pending(shard.base)):
             for location in codec.locations(value[1:]):
                 found.ranges(location)
     for number in numbers:
-        async for _, raw in _scan(index, keyspace.orphans(keyspace.storage(number))):
+        async for _, raw in fields_of(index, keyspace.orphans(keyspace.storage(number))):
             for location in codec.locations(raw):
                 found.ranges(location)
     return found
 
 
 async def _in_sessions(index: RedisIndex, entry: InstanceEntry, shard: ShardRef, found: _References) -> None:
-    async for name, raw in _scan(index, keyspace.sessions(shard.base)):
+    async for name, raw in fields_of(index, keyspace.sessions(shard.base)):
         if len(name) != _SESSION_ID_BYTES:
             continue
         placement = codec.SessionHeader.unpack(raw).placement
@@ -151,7 +140,7 @@ async def _in_sessions(index: RedisIndex, entry: InstanceEntry, shard: ShardRef,
 
 
 async def _in_blocks(index: RedisIndex, entry: InstanceEntry, shard: ShardRef, found: _References) -> None:
-    async for key, record in _scan(index, keyspace.blocks(shard.base)):
+    async for key, record in fields_of(index, keyspace.blocks(shard.base)):
         for location in codec.locations(record):
             for one in found.ranges(location):
                 if location.status != LocationStatus.DELETING:

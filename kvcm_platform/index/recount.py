@@ -14,12 +14,12 @@ from kvcm_platform.core.types import LocationStatus
 
 from . import codec, keyspace
 from .redis_index import RedisIndex
+from .scanning import fields_of
 from .shards import ShardRef, shards_of
 from .stats import parse_usage
 from .usage import as_dict, push
 
 ATTEMPTS = 20
-SCAN_COUNT = 1000
 _STATE = {LocationStatus.WRITING: "w", LocationStatus.SERVING: "s"}
 
 Amounts = dict[tuple[int, str], tuple[int, int]]
@@ -79,30 +79,25 @@ async def _count(index: RedisIndex, base: str) -> Amounts:
         totals[where][0] += size
         totals[where][1] += 1
 
-    async for record in _scan(index, keyspace.blocks(base)):
+    async for record in _values(index, keyspace.blocks(base)):
         for location in codec.locations(record):
             # A DELETING location counts through its entry on the pending list.
             if location.status in _STATE:
                 add((location.storage_ref, _STATE[LocationStatus(location.status)]), location.size)
-    async for value in _scan(index, keyspace.pending(base)):
+    async for value in _values(index, keyspace.pending(base)):
         if value[:1] in (b"d", b"w", b"f"):
             location = next(codec.locations(value[1:]))
             add((location.storage_ref, "p"), location.size)
     return {where: (amounts[0], amounts[1]) for where, amounts in totals.items()}
 
 
-async def _scan(index: RedisIndex, name: str) -> AsyncIterator[bytes]:
-    """Values of a hash; HSCAN may give a field twice while the hash is resized, so fields are remembered."""
-    cursor = b"0"
+async def _values(index: RedisIndex, name: str) -> AsyncIterator[bytes]:
+    """Values of a hash, each once: fields are remembered."""
     seen: set[bytes] = set()
-    while True:
-        cursor, flat = await index.connection.call("HSCAN", name, cursor, "COUNT", SCAN_COUNT)
-        for key, value in zip(flat[::2], flat[1::2], strict=True):
-            if key not in seen:
-                seen.add(key)
-                yield value
-        if cursor == b"0":
-            return
+    async for key, value in fields_of(index, name):
+        if key not in seen:
+            seen.add(key)
+            yield value
 
 
 async def recount_group(

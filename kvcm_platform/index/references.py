@@ -16,9 +16,9 @@ from kvcm_platform.core.registry import InstanceEntry
 from . import codec, keyspace
 from .pending import decode
 from .redis_index import RedisIndex
+from .scanning import fields_of
 from .shards import shards_of
 
-SCAN_COUNT = 256
 LOCATION_ID = 8
 """Characters of a session's id, its last ones, that name what it writes."""
 MOST = 1 << 20
@@ -53,7 +53,7 @@ async def uris_of(
     """
     for shard in shards_of(instance):
         for key, flags in ((keyspace.blocks(shard.base), 0), (keyspace.pending(shard.base), 1)):
-            async for name, value in _fields(index, key):
+            async for name, value in fields_of(index, key):
                 try:
                     for location in codec.locations(value[flags:]):
                         if location.storage_number not in elsewhere:
@@ -66,19 +66,8 @@ async def uris_of(
 async def noted_files(index: RedisIndex, numbers: Iterable[int]) -> AsyncGenerator[str, None]:
     """Paths of slot files some of whose slots are noted as freed."""
     for number in numbers:
-        async for path, _ in _fields(index, keyspace.slot_files(keyspace.storage(number))):
+        async for path, _ in fields_of(index, keyspace.slot_files(keyspace.storage(number))):
             yield path.decode()
-
-
-async def _fields(index: RedisIndex, key: str) -> AsyncGenerator[tuple[bytes, bytes], None]:
-    """(field, value) pairs of a hash; those that are there all the time at least once."""
-    cursor = b"0"
-    while True:
-        cursor, flat = await index.connection.call("HSCAN", key, cursor, "COUNT", SCAN_COUNT)
-        for pair in zip(flat[::2], flat[1::2], strict=True):
-            yield pair
-        if cursor == b"0":
-            return
 
 
 class OrphanList:
@@ -90,7 +79,7 @@ class OrphanList:
 
     async def entries(self) -> AsyncGenerator[PendingDeletion, None]:
         """What is to be deleted; `handle` names it on the list. Raises Unreadable, redis.RedisError."""
-        async for member, entry in _fields(self._index, keyspace.orphans(self._base)):
+        async for member, entry in fields_of(self._index, keyspace.orphans(self._base)):
             try:
                 yield decode(member, b"o" + entry)
             except _CANNOT_BE_READ as error:
