@@ -12,12 +12,12 @@ import redis
 
 from apps.storages.models import Storage
 from kvcm_platform.index import keyspace
-from kvcm_platform.index.stats import REF_SHIFT, StorageUsage, parse_usage
+from kvcm_platform.index.stats import StorageUsage, parse_usage
+from kvcm_platform.index.storage_refs import number_of
 
 UsageByNumber = dict[int, StorageUsage]
 
 _PENDING = "p"
-_NUMBER = (1 << REF_SHIFT) - 1
 
 
 def usage_by_storage(client: redis.Redis) -> UsageByNumber:
@@ -28,9 +28,9 @@ def usage_by_storage(client: redis.Redis) -> UsageByNumber:
     totals: UsageByNumber = {}
     for raw in pipeline.execute():
         for (ref, state), (size, count) in parse_usage(raw).items():
-            had = totals.get(ref & _NUMBER, StorageUsage())
-            is_pending = state == _PENDING
-            totals[ref & _NUMBER] = StorageUsage(
+            number, is_pending = number_of(ref), state == _PENDING
+            had = totals.get(number, StorageUsage())
+            totals[number] = StorageUsage(
                 used_bytes=had.used_bytes + size,
                 pending_bytes=had.pending_bytes + (size if is_pending else 0),
                 blocks=had.blocks + (0 if is_pending else count),

@@ -21,10 +21,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from kvcm_platform.core.ports import Shape
-from kvcm_platform.core.registry import InstanceEntry, StorageEntry
-from kvcm_platform.core.types import WIRE_STORAGE_TYPE, LocationStatus
+from kvcm_platform.core.registry import InstanceEntry
+from kvcm_platform.core.types import LocationStatus
 from kvcm_platform.core.uris import SlotPosition
 from kvcm_platform.pb import meta_service_pb2 as pb
+
+from .storage_refs import number_of
 
 HEADER = 36
 _HEAD = struct.Struct(">BBHB8s")
@@ -36,11 +38,6 @@ START_LOCATIONS_TAG = b'"'
 SERVING = int(LocationStatus.SERVING)
 PARTIAL = 0x80
 """Flag of a target whose other specs are in other locations of the block (core.ports.Shape)."""
-
-
-def storage_ref(storage: StorageEntry) -> int:
-    """How records and usage name a storage: its wire type, then its number."""
-    return WIRE_STORAGE_TYPE[storage.type] << 16 | storage.number
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +57,7 @@ class StoredLocation:
 
     @property
     def storage_number(self) -> int:
-        return self.storage_ref & 0xFFFF
+        return number_of(self.storage_ref)
 
     def spec_names(self) -> list[str]:
         return [spec.name for spec in parse_location(self.wire).location_specs]

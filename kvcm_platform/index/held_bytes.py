@@ -11,12 +11,10 @@ import msgpack
 from kvcm_platform.core.migration import Usage
 
 from . import keyspace
-from .stats import REF_SHIFT
+from .storage_refs import number_of
 
 if TYPE_CHECKING:
     from .connection import Connection
-
-_NUMBER = (1 << REF_SHIFT) - 1
 
 
 async def live_usage(connection: Connection, groups: Iterable[int]) -> Usage:
@@ -27,5 +25,5 @@ async def live_usage(connection: Connection, groups: Iterable[int]) -> Usage:
             for where, size in msgpack.unpackb(raw)[2].items():
                 ref, _, state = where.partition(":")
                 if state != "p":
-                    found[group, int(ref) & _NUMBER] += size
+                    found[group, number_of(int(ref))] += size
     return Usage(dict(found))

@@ -16,6 +16,7 @@ from kvcm_platform.core.types import LOCATION_WIRE_TYPE, LocationStatus
 
 from . import codec
 from .shards import ORDINAL_BITS
+from .storage_refs import storage_ref
 
 RUN = 16
 """New blocks of one Start that share one place in the recency order (DESIGN 4.1)."""
@@ -101,7 +102,7 @@ def _entries_of_shape(
     columns = _columns(plan, storage, group, keys, ranges)
     tail = struct.pack(">HH", len(keys) - 1, uris.slots_per_file(storage))
     wires = _Frames(storage, shape.specs, tail).wires(columns)
-    head = codec.entry_head(LocationStatus.WRITING, shape, codec.storage_ref(storage), plan.location_id)
+    head = codec.entry_head(LocationStatus.WRITING, shape, storage_ref(storage), plan.location_id)
     size_and_time = shape.size.to_bytes(6) + now_ms.to_bytes(6)
     first_run = shard << ORDINAL_BITS
     numbers = {index // RUN for index in indexes}
@@ -235,7 +236,7 @@ def session_header(plan: WritePlan, storage: StorageEntry | None, now_ms: int, s
         inserted=0,
         started_ms=now_ms,
         location_id=plan.location_id,
-        storage_ref=0 if storage is None else codec.storage_ref(storage),
+        storage_ref=0 if storage is None else storage_ref(storage),
         per_file=1 if storage is None else uris.slots_per_file(storage),
         placement=pack_placement(plan, shard),
     ).pack()

@@ -14,9 +14,7 @@ from kvcm_platform.core.types import STORAGE_TYPE_BY_WIRE, StorageType
 
 from . import homes, keyspace
 from .facts import COUNTER_NAMES, GROUP_COUNTER_NAMES
-
-REF_SHIFT = 16
-"""A storage reference in records and usage fields is wire type << 16 | storage number."""
+from .storage_refs import number_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +129,7 @@ def _instance_usage(entry: InstanceEntry, replies: Any) -> InstanceUsage:
     writing = 0
     for _ in range(entry.shards):
         for (ref, state), (size, count) in parse_usage(next(replies)).items():
-            number = ref & ((1 << REF_SHIFT) - 1)
+            number = number_of(ref)
             had = by_storage.get(number, StorageUsage())
             is_pending = state == "p"
             by_storage[number] = StorageUsage(

@@ -14,7 +14,8 @@ from kvcm_platform.core.types import LocationStatus
 from . import codec, keyspace
 from .codec import StoredLocation
 from .shards import ShardRef
-from .stats import REF_SHIFT, parse_usage
+from .stats import parse_usage
+from .storage_refs import number_of
 from .usage import as_dict
 
 if TYPE_CHECKING:
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
 
 PAGE = 128
 """Blocks a look: what goes is marked in one call, which must not hold up readers."""
-NUMBER = (1 << REF_SHIFT) - 1
 DELETING = int(LocationStatus.DELETING)
 
 Present = Callable[[Sequence[StoredLocation]], Awaitable[list[bool]]]
@@ -44,7 +44,9 @@ class WalkTask:
 async def live_numbers(index: RedisIndex, shard: ShardRef) -> set[int]:
     """Numbers of storages on which the shard has blocks that are written or served."""
     usage = as_dict(await index.connection.call("HGETALL", shard.base))
-    return {ref & NUMBER for (ref, state), (_, count) in parse_usage(usage).items() if state != "p" and count}
+    return {
+        number_of(ref) for (ref, state), (_, count) in parse_usage(usage).items() if state != "p" and count
+    }
 
 
 @dataclass(slots=True)

@@ -19,6 +19,7 @@ from .link import RESERVATION_MARGIN_MS
 from .redis_index import RedisIndex
 from .sessions import free_place
 from .shards import ShardRef
+from .storage_refs import number_of
 from .usage import push
 
 BATCH = 200
@@ -96,7 +97,7 @@ def _never_inserted(
     instance = swept.instance
     if header.inserted >= header.count or not instance.location_spec_infos:
         return []
-    number = header.storage_ref & 0xFFFF
+    number = number_of(header.storage_ref)
     storage = next((one for one in storages if number in one.numbers), None)
     if storage is None:
         return []

@@ -7,6 +7,7 @@ import math
 from collections.abc import Sequence
 
 from kvcm_platform.index import keyspace
+from kvcm_platform.index.storage_refs import number_of
 
 from .changes import SERVING, Call, locations, run_name, split_keys
 
@@ -26,7 +27,7 @@ def _is_on(call: Call, run: bytes, wanted: frozenset[int]) -> bool:
     blob = call.tx.hget(keyspace.runs(call.base), run)
     record = call.tx.hget(keyspace.blocks(call.base), split_keys(blob, 0, 1)[0]) if blob else None
     return any(
-        one.status == SERVING and run_name(record, one.at) == run and one.ref & 0xFFFF in wanted
+        one.status == SERVING and run_name(record, one.at) == run and number_of(one.ref) in wanted
         for one in locations(record or b"")
         if record is not None
     )

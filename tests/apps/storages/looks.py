@@ -17,7 +17,7 @@ from apps.storages.services import CheckedStorage, checks_note
 from kvcm_platform.core.health import HealthLimits
 from kvcm_platform.core.registry import StorageEntry
 from kvcm_platform.core.types import WIRE_STORAGE_TYPE, StorageType
-from kvcm_platform.index import keyspace, stats
+from kvcm_platform.index import keyspace
 from kvcm_platform.index import registry as index_registry
 from kvcm_platform.index.stats import StorageUsage
 from kvcm_platform.storage.backend import ProbeResult
@@ -36,7 +36,7 @@ def occupy(index: redis.Redis, storage: Storage, size: int = 4096, *, number: in
     if b"group:chat" not in index.hkeys(keyspace.REGISTRY):
         make_group(storage_candidates=(storage.name,))
     entry = make_instance()
-    ref = WIRE_STORAGE_TYPE[StorageType(storage.type)] << stats.REF_SHIFT | (number or storage.number)
+    ref = WIRE_STORAGE_TYPE[StorageType(storage.type)] << 16 | (number or storage.number)
     index.hset(keyspace.instance(entry.number, 0), mapping={f"b:{ref}:s": size, f"n:{ref}:s": 1})
 
 
