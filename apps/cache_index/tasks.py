@@ -10,7 +10,8 @@ from celery import shared_task
 from django.conf import settings
 
 from apps.common.queue import DUTIES_TASK
-from kvcm_platform.duties.run import duties_lease, duties_run
+from kvcm_platform.duties.lease import duties_lease
+from kvcm_platform.duties.run import duties_run
 from kvcm_platform.duties.session import index_session
 
 

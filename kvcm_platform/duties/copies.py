@@ -7,10 +7,9 @@ what is due nor keep them waiting. Every round is bounded; what is left is taken
 from __future__ import annotations
 
 import asyncio
-import secrets
 import time
 from collections.abc import AsyncIterator, Collection, Iterable, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -22,6 +21,7 @@ from kvcm_platform.core.migration import CopyRequest, Direction
 from kvcm_platform.core.registry import GroupEntry, InstanceEntry, MigrationPolicy, Registry, StorageEntry
 from kvcm_platform.duties.copy_bytes import CopyBytes
 from kvcm_platform.duties.copy_waves import Migration, Progress, Stop, Tally, Waves
+from kvcm_platform.duties.lease import lease_keep
 from kvcm_platform.duties.session import IndexSession
 from kvcm_platform.index import copy_totals, copying, keyspace
 from kvcm_platform.index.ages import AgeWalk, HeldRun, Run, held
@@ -32,7 +32,6 @@ from kvcm_platform.transfer import TransferOptions, Transfers
 log = structlog.get_logger(__name__)
 
 ROUND_SECONDS = 20.0
-LEASE_MS = 10_000
 KEEP_SECONDS = 3.0
 AT_ONCE = 2
 """Migrations that are worked on side by side."""
@@ -50,21 +49,6 @@ class Blocked:
     direction: Direction
     group: GroupEntry
     reason: str
-
-
-@asynccontextmanager
-async def copies_lease(session: IndexSession) -> AsyncIterator[str]:
-    """Holds the lease of the migrations and gives its owner's name; an empty one while another has it."""
-    index, owner = session.index, secrets.token_hex(8)
-    connection = index.connection
-    fence = await connection.call("FCALL", "kvcm_lease_take", 1, keyspace.COPIES_LEASE, owner, LEASE_MS)
-    index.fence, index.duty = fence, "copies"
-    await connection.call("DEL", keyspace.COPIES_QUEUED)
-    try:
-        yield owner if fence else ""
-    finally:
-        with suppress(RedisError):
-            await connection.call("FCALL", "kvcm_lease_drop", 1, keyspace.COPIES_LEASE, owner)
 
 
 class CopyRound:
@@ -101,10 +85,7 @@ class CopyRound:
         while True:
             await asyncio.sleep(KEEP_SECONDS)
             with suppress(RedisError):
-                is_held = await self._index.connection.call(
-                    "FCALL", "kvcm_lease_keep", 1, keyspace.COPIES_LEASE, self._owner, LEASE_MS
-                )
-                if not is_held:
+                if not await lease_keep(self._index, keyspace.COPIES_LEASE, self._owner):
                     return
 
     async def _carry_out(self, what: Migration, transfers: CopyBytes) -> Tally:

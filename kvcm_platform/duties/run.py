@@ -6,10 +6,8 @@ fails is reported and does not keep the others waiting.
 
 from __future__ import annotations
 
-import secrets
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
 import structlog
@@ -19,6 +17,7 @@ from kvcm_platform.core.registry import InstanceEntry
 from kvcm_platform.core.removal import MIN_DELETE_DELAY_MS
 from kvcm_platform.duties.clearing import Clearing
 from kvcm_platform.duties.deleters import Deleters
+from kvcm_platform.duties.lease import lease_keep
 from kvcm_platform.duties.session import IndexSession
 from kvcm_platform.duties.verify import Verification
 from kvcm_platform.index import keyspace, leaving, pools, sweeps, tickets, trims
@@ -33,7 +32,6 @@ RUN_SECONDS = 20.0
 """A run ends after this long; what is left is due again at once."""
 SWEEP_SECONDS = 1.0
 """Expired sessions do not wait for long deletions (expiry takes effect within 2 s, WIRE.md A)."""
-LEASE_MS = 10_000
 DELETE_BATCH = 512
 
 
@@ -161,10 +159,7 @@ class DutyRun:
         """Raises Fenced when the lease ran out."""
         if not self._owner:
             return
-        is_held = await self._index.connection.call(
-            "FCALL", "kvcm_lease_keep", 1, keyspace.DUTIES_LEASE, self._owner, LEASE_MS
-        )
-        if not is_held:
+        if not await lease_keep(self._index, keyspace.DUTIES_LEASE, self._owner):
             raise Fenced("the lease of the background duties ran out")
 
     async def _sweep_sessions(self, entry: InstanceEntry) -> int:
@@ -229,19 +224,3 @@ async def duties_run(
     `quarantine_ms`: how long the places of failed writes are kept from others.
     """
     return await DutyRun(session, seconds, owner, batch, quarantine_ms).run()
-
-
-@asynccontextmanager
-async def duties_lease(session: IndexSession) -> AsyncIterator[str]:
-    """Holds the lease of a run and gives its owner's name; an empty one while another process has it.
-
-    What the session's index changes meanwhile carries the lease's fencing number.
-    """
-    connection, owner = session.index.connection, secrets.token_hex(8)
-    fence = await connection.call("FCALL", "kvcm_lease_take", 1, keyspace.DUTIES_LEASE, owner, LEASE_MS)
-    session.index.fence = fence
-    await connection.call("DEL", keyspace.DUTIES_QUEUED)
-    try:
-        yield owner if fence else ""
-    finally:
-        await connection.call("FCALL", "kvcm_lease_drop", 1, keyspace.DUTIES_LEASE, owner)

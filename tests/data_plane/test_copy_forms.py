@@ -9,7 +9,8 @@ import pytest
 
 from kvcm_platform.core.registry import InstanceEntry
 from kvcm_platform.core.types import Retention
-from kvcm_platform.duties.copies import CopyRound, copies_lease
+from kvcm_platform.duties.copies import CopyRound
+from kvcm_platform.duties.lease import copies_lease
 from kvcm_platform.index import codec, keyspace
 from kvcm_platform.transfer import TransferError
 from tests.support.copies import BLOCK, Tiers, go_on, host_of, tiers

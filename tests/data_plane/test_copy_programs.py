@@ -17,7 +17,8 @@ from kvcm_platform.core.errors import DomainError
 from kvcm_platform.core.types import Retention
 from kvcm_platform.core.uris import parse_uri
 from kvcm_platform.core.use_cases import Blocks
-from kvcm_platform.duties.copies import CopyRound, copies_lease
+from kvcm_platform.duties.copies import CopyRound
+from kvcm_platform.duties.lease import copies_lease
 from kvcm_platform.index import codec, copying, keyspace
 from tests.support.copies import Tiers, go_on, tiers
 

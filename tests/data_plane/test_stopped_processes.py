@@ -13,7 +13,8 @@ from pathlib import Path
 
 import grpc
 
-from kvcm_platform.duties.run import duties_lease, duties_run
+from kvcm_platform.duties.lease import duties_lease
+from kvcm_platform.duties.run import duties_run
 from kvcm_platform.index import keyspace
 from kvcm_platform.pb import meta_service_pb2 as pb
 from kvcm_platform.pb import meta_service_pb2_grpc as pb_grpc

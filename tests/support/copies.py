@@ -13,9 +13,10 @@ from kvcm_platform.core import placement
 from kvcm_platform.core.migration import CopyRequest
 from kvcm_platform.core.registry import GroupEntry, InstanceEntry, MigrationPolicy, StorageEntry
 from kvcm_platform.core.types import PreferStrategy, Retention, StorageType
-from kvcm_platform.duties.copies import CopyRound, copies_lease
+from kvcm_platform.duties.copies import CopyRound
 from kvcm_platform.duties.copy_bytes import CopyBytes
 from kvcm_platform.duties.copy_waves import Migration, Progress, Tally
+from kvcm_platform.duties.lease import copies_lease
 from kvcm_platform.duties.session import IndexSession
 from kvcm_platform.index import codec, copying, keyspace
 from kvcm_platform.index.ages import AgeWalk, HeldBlock

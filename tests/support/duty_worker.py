@@ -14,13 +14,13 @@ from collections.abc import Sequence
 from dataclasses import asdict
 
 from kvcm_platform.core.deletion import PendingObject
-from kvcm_platform.duties import deleters
+from kvcm_platform.duties import deleters, lease
 from kvcm_platform.duties import run as duties
 from kvcm_platform.duties.session import index_session
 
 
 async def main(url: str, lease_ms: int) -> None:
-    duties.LEASE_MS = lease_ms
+    lease.LEASE_MS = lease_ms
     delete = deleters.BackendDeleter.delete
 
     async def stopping(self: deleters.BackendDeleter, objects: Sequence[PendingObject]) -> list[str]:
@@ -28,7 +28,7 @@ async def main(url: str, lease_ms: int) -> None:
         return await delete(self, objects)
 
     deleters.BackendDeleter.delete = stopping
-    async with index_session(url) as session, duties.duties_lease(session) as owner:
+    async with index_session(url) as session, lease.duties_lease(session) as owner:
         assert owner
         print(json.dumps(asdict(await duties.duties_run(session, owner=owner))))
 

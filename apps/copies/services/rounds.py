@@ -19,8 +19,9 @@ from apps.copies.models import CopyRun
 from apps.copies.selectors import open_requests
 from apps.instances.selectors import groups_migrate
 from kvcm_platform.core.migration import CopyRequest, Direction
-from kvcm_platform.duties.copies import ROUND_SECONDS, Blocked, CopyRound, copies_lease
+from kvcm_platform.duties.copies import ROUND_SECONDS, Blocked, CopyRound
 from kvcm_platform.duties.copy_waves import Migration, Stop, Tally
+from kvcm_platform.duties.lease import copies_lease
 from kvcm_platform.duties.session import index_session
 
 log = structlog.get_logger(__name__)
