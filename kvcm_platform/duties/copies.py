@@ -36,7 +36,7 @@ KEEP_SECONDS = 3.0
 AT_ONCE = 2
 """Migrations that are worked on side by side."""
 MOST_RUNS = 100_000
-"""Runs that a round looks at."""
+"""Runs that a round, or a look at what it would do, goes through."""
 MOST_HOT_RUNS = 256
 """Runs of a shard that one round brings back."""
 
@@ -152,20 +152,12 @@ class CopyRound:
         for group in groups:
             found += [
                 one
-                for one in policy_migrations(registry, group, self._instances(group), usage, self.blocked)
+                for one in policy_migrations(
+                    registry, group, self._session.instances_of(group.name), usage, self.blocked
+                )
                 if await self._is_time(one)
             ]
         return found
-
-    def _instances(self, group: GroupEntry, instance_id: str = "") -> tuple[InstanceEntry, ...]:
-        leaving = {entry.number for entry in self._session.leaving}
-        return tuple(
-            entry
-            for entry in self._session.instances
-            if entry.group == group.name
-            and entry.number not in leaving
-            and instance_id in ("", entry.instance_id)
-        )
 
     def _of_requests(self, requests: Iterable[CopyRequest]) -> list[Migration]:
         registry = self._session.registry
@@ -174,7 +166,7 @@ class CopyRound:
             group = registry.groups.get(wish.group)
             if group is None:
                 continue
-            instances = self._instances(group, wish.instance_id)
+            instances = self._session.instances_of(group.name, wish.instance_id)
             made = request_migration(registry, group, instances, wish, self._index.now_ms())
             if isinstance(made, Blocked):
                 self.blocked.append(made)

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from kvcm_platform.core import migration as rules
 from kvcm_platform.core.migration import CopyRequest, Occupancy
-from kvcm_platform.core.registry import GroupEntry, InstanceEntry
+from kvcm_platform.core.registry import GroupEntry
 from kvcm_platform.core.types import Retention
+from kvcm_platform.duties.copies import MOST_RUNS
 from kvcm_platform.duties.session import IndexSession
 from kvcm_platform.index import copying
 from kvcm_platform.index.ages import AgeWalk, HeldRun
 from kvcm_platform.index.held_bytes import live_usage
 
 PREVIEW_SECONDS = 2.0
-MOST_RUNS = 100_000
 AGES_SECONDS = (0, 60, 600, 3600, 6 * 3600, 24 * 3600, 7 * 24 * 3600)
 """Where the age classes begin."""
 
@@ -83,7 +82,7 @@ async def preview(
     most = wish.most_bytes or None
     if is_policy:
         most = rules.demand(group.migration, found.shares) if group.migration else 0
-    instances = _instances(session, wish)
+    instances = session.instances_of(wish.group, wish.instance_id)
     walk = AgeWalk(session.index, instances, source.numbers)
     numbers = target.numbers if target is not None else ()
     now, deadline = session.index.now_ms(), time.monotonic() + seconds
@@ -100,11 +99,3 @@ async def preview(
             return found
     found.is_complete = walk.is_over
     return found
-
-
-def _instances(session: IndexSession, wish: CopyRequest) -> Sequence[InstanceEntry]:
-    return [
-        entry
-        for entry in session.instances
-        if entry.group == wish.group and wish.instance_id in ("", entry.instance_id)
-    ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -40,9 +40,21 @@ class IndexSession:
 
     @property
     def instances(self) -> list[InstanceEntry]:
-        registered = self.registry.instances.values()
-        here = [entry for entry in registered if entry.number not in self.away and self.reaches(entry)]
-        return [*here, *self.leaving]
+        return [*self._registered(), *self.leaving]
+
+    def instances_of(self, group: str, instance_id: str = "") -> tuple[InstanceEntry, ...]:
+        """Those of a group that are registered, or the one with this id: whose blocks may move."""
+        leaving = {entry.number for entry in self.leaving}
+        return tuple(
+            entry
+            for entry in self._registered()
+            if entry.group == group and entry.number not in leaving and instance_id in ("", entry.instance_id)
+        )
+
+    def _registered(self) -> Iterator[InstanceEntry]:
+        for entry in self.registry.instances.values():
+            if entry.number not in self.away and self.reaches(entry):
+                yield entry
 
     def reaches(self, entry: InstanceEntry) -> bool:
         return entry.group_number not in self.cut_off

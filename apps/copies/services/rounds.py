@@ -23,13 +23,13 @@ from kvcm_platform.duties.copies import ROUND_SECONDS, Blocked, CopyRound
 from kvcm_platform.duties.copy_waves import Migration, Stop, Tally
 from kvcm_platform.duties.lease import copies_lease
 from kvcm_platform.duties.session import index_session
+from kvcm_platform.index import copy_totals
 
 log = structlog.get_logger(__name__)
 
 REQUESTS_AT_ONCE = 8
 KEPT_RUNS = 1000
 """Runs on record, those not over apart."""
-_COUNTS = ("copied_blocks", "copied_bytes", "there_blocks", "there_bytes", "skipped_blocks", "failed_blocks")
 _OPEN = [state.value for state in OPEN_STATES]
 
 T = TypeVar("T")
@@ -88,7 +88,7 @@ class RunBook:
     def note(self, what: Migration, tally: Tally) -> bool:
         row = self._row(what)
         before = self.noted.get(what.name, {})
-        for name in _COUNTS:
+        for name in copy_totals.NAMES:
             setattr(row, name, getattr(row, name) + getattr(tally, name) - before.get(name, 0))
         if what.name not in self.noted:
             row.rounds += 1
@@ -96,7 +96,7 @@ class RunBook:
         now = time.monotonic()
         row.busy_seconds += now - self.busy.get(what.name, self.begun)
         self.busy[what.name] = now
-        self.noted[what.name] = {name: getattr(tally, name) for name in _COUNTS}
+        self.noted[what.name] = {name: getattr(tally, name) for name in copy_totals.NAMES}
         row.reasons = {**row.reasons, **tally.reasons}
         if row.state == RunState.QUEUED:
             row.state, row.detail = RunState.RUNNING.value, ""
@@ -107,7 +107,7 @@ class RunBook:
         if what.name in self.rows:
             return CopyRun.objects.select_for_update().get(pk=self.rows[what.name])
         if what.direction is Direction.REQUEST:
-            row = CopyRun.objects.select_for_update().get(pk=int(what.name.partition(":")[2]))
+            row = CopyRun.objects.select_for_update().get(pk=_request_key(what.name))
         else:
             row = policy_run(what)
         self.rows[what.name] = row.pk
@@ -134,7 +134,7 @@ class RunBook:
             row.save()
         for one in blocked:
             if one.direction is Direction.REQUEST:
-                CopyRun.objects.filter(pk=int(one.name.partition(":")[2])).update(
+                CopyRun.objects.filter(pk=_request_key(one.name)).update(
                     stop=Stop.STORAGE.value, detail=one.reason, updated_at=timezone.now()
                 )
             else:
@@ -143,6 +143,11 @@ class RunBook:
                 ).values_list("pk", flat=True)
         policy_runs_end(going_on=going_on)
         runs_forget()
+
+
+def _request_key(name: str) -> int:
+    """The run that a request was made from (CopyRequest.name)."""
+    return int(name.partition(":")[2])
 
 
 def _end(row: CopyRun) -> None:
