@@ -150,13 +150,9 @@ class CopyRound:
         usage = await live_usage(self._index.connection, self._session.group_numbers)
         found: list[Migration] = []
         for group in groups:
-            found += [
-                one
-                for one in policy_migrations(
-                    registry, group, self._session.instances_of(group.name), usage, self.blocked
-                )
-                if await self._is_time(one)
-            ]
+            instances = self._session.instances_of(group.name)
+            asked = policy_migrations(registry, group, instances, usage, self.blocked)
+            found += [one for one in asked if await self._is_time(one)]
         return found
 
     def _of_requests(self, requests: Iterable[CopyRequest]) -> list[Migration]:

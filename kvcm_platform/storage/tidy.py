@@ -6,25 +6,54 @@ import contextlib
 import errno
 import os
 import stat
+import threading
 
 from kvcm_platform.core.registry import StorageEntry
 from kvcm_platform.core.uris import MARKER, file_root
 
 from . import marker
 
+SECONDS = 120.0
+"""What all folders of a storage may take; the next time goes on with what is left."""
 _NO_SUBFOLDERS = 2
 """Links of a folder without folders in it, where the file system counts them (else it is 1)."""
 _IN_USE = frozenset({errno.ENOTEMPTY, errno.EEXIST, errno.ENOENT, errno.EBUSY, errno.ENOTDIR})
 
 
-def tidy(entry: StorageEntry, before: float) -> int:
+_under_way: dict[str, threading.Thread] = {}
+"""By root: to one that hangs no other is added."""
+_lock = threading.Lock()
+
+
+def tidy(entry: StorageEntry, before: float, *, seconds: float = SECONDS) -> int:
     """Removes empty folders that were not changed since `before` (unix seconds); returns their number.
 
-    Only the folders are gone through, not the files in them. Raises OSError, NotTheStorage.
+    Only the folders are gone through, not the files in them. Raises OSError, NotTheStorage, and
+    TimeoutError after `seconds`: a mount that hangs keeps a thread of its own, and no worker.
     """
-    root = file_root(entry)
-    marker.require_mark(root)
-    return _tidy(root.rstrip("/"), before, is_root=True)[0]
+    root = file_root(entry).rstrip("/")
+    outcome: list[int | OSError] = []
+
+    def work() -> None:
+        try:
+            marker.require_mark(root)
+            outcome.append(_tidy(root, before, is_root=True)[0])
+        except OSError as error:
+            outcome.append(error)
+
+    thread = threading.Thread(target=work, name=f"tidy {root}", daemon=True)
+    with _lock:
+        earlier = _under_way.get(root)
+        if earlier is not None and earlier.is_alive():
+            raise TimeoutError(errno.ETIMEDOUT, "its folders are still being gone through", root)
+        _under_way[root] = thread
+        thread.start()
+    thread.join(seconds)
+    if not outcome:
+        raise TimeoutError(errno.ETIMEDOUT, f"its folders were not gone through within {seconds:g} s", root)
+    if isinstance(outcome[0], OSError):
+        raise outcome[0]
+    return outcome[0]
 
 
 def _tidy(folder: str, before: float, *, is_root: bool = False) -> tuple[int, bool]:

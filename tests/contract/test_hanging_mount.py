@@ -8,7 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from kvcm_platform.core.registry import StorageEntry
+from kvcm_platform.core.types import StorageType
 from kvcm_platform.core.uris import MARKER
+from kvcm_platform.storage import marker
+from kvcm_platform.storage.tidy import tidy
 from kvcm_platform.transfer import FileTransfer, TransferError
 from tests.support.hanging_mount import HangingMount, hanging_mount
 from tests.support.platform_process import wait_for
@@ -74,3 +78,16 @@ def test_a_storage_without_a_marker_is_anothers_managers(tmp_path):
     transfer.write(uri(tmp_path, "model/tp0/a.x"), b"\x07" * SIZE)
     assert (tmp_path / "model/tp0/a.x").exists()
     transfer.close()
+
+
+def test_looking_for_empty_folders_ends_in_time_and_then_at_once(mount):
+    marker.mark(str(mount.path))
+    (mount.path / "gone/tp0").mkdir(parents=True)
+    storage = StorageEntry("nfs_01", 1, StorageType.NFS, {"root_path": f"{mount.path}/"})
+    mount.hang()
+    with pytest.raises(TimeoutError, match="not gone through within"):
+        tidy(storage, time.time() + 60, seconds=LIMIT)
+    with pytest.raises(TimeoutError, match="still being gone through"):
+        tidy(storage, time.time() + 60, seconds=60)
+    mount.go_on()
+    wait_for(lambda: not (mount.source / "gone").exists(), 10, "the first look went on")

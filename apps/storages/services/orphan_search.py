@@ -31,6 +31,8 @@ log = structlog.get_logger(__name__)
 BEAT_SECONDS = 2.0
 MOST_SECONDS = 7200.0
 """A search that takes longer ends; what it found and did by then stays."""
+GRACE_SECONDS = 300.0
+"""How long it may then take to stop. One that does not is left to its thread, and its worker goes on."""
 _EXPECTED = (CannotTell, Unreadable, OSError, redis.RedisError, DomainError)
 
 
@@ -87,13 +89,14 @@ def orphan_run_carry_out(
     is_late = is_held = False
     while True:
         thread.join(beat_seconds)
-        if not thread.is_alive():
+        late_by = time.monotonic() - deadline
+        if not thread.is_alive() or late_by > GRACE_SECONDS:
             break
-        is_late = time.monotonic() > deadline
+        is_late = late_by > 0
         is_held = _beat(run, holder, search.figures)
         if is_late or not is_held:
             search.stop.set()
-    state, reason = search.outcome or (OrphanRunState.FAILED, "it ended without a word")
+    state, reason = search.outcome or (OrphanRunState.FAILED, "it does not end: a call on the storage hangs")
     if is_late and state is OrphanRunState.CANCELLED:
         state, reason = OrphanRunState.FAILED, f"it took longer than {most_seconds:g} s"
     return _end(run, holder, search.figures, state, reason)
