@@ -30,6 +30,8 @@ class HealthEvent(StrEnum):
     ENABLED = "enabled"
     DISABLED = "disabled"
     DRAINING = "draining"
+    DRAINED = "drained"
+    """Its drain has come to its end: it holds nothing more."""
     DRAIN_ENDED = "drain_ended"
     LEAVING = "leaving"
     STAYS = "stays"

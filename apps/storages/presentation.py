@@ -86,6 +86,7 @@ def _departure(row: Storage, usage: StorageUsage | None) -> dict[str, Any] | Non
     shown: dict[str, Any] = {
         "kind": DepartureKind.LEAVING if row.is_leaving else DepartureKind.DRAINING,
         "since": row.departing_since,
+        "drained_at": row.drained_at,
         "blocks_at_start": row.departing_from_blocks,
         "bytes_at_start": row.departing_from_bytes,
         "blocks_left": None if usage is None else usage.blocks,

@@ -59,6 +59,7 @@ class DepartureOutput(serializers.Serializer):
 
     kind = serializers.ChoiceField(choices=choices_of(DepartureKind))
     since = serializers.DateTimeField()
+    drained_at = serializers.DateTimeField(allow_null=True, help_text="When nothing was left of it.")
     blocks_at_start = serializers.IntegerField(allow_null=True)
     bytes_at_start = serializers.IntegerField(allow_null=True)
     blocks_left = serializers.IntegerField(allow_null=True)

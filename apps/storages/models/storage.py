@@ -38,6 +38,7 @@ class Storage(models.Model):
     is_leaving = models.BooleanField(default=False)
     is_abandoned = models.BooleanField(default=False)
     departing_since = models.DateTimeField(null=True)
+    drained_at = models.DateTimeField(null=True)
     departing_from_blocks = models.BigIntegerField(null=True)
     departing_from_bytes = models.BigIntegerField(null=True)
     departing_mark_at = models.DateTimeField(null=True)

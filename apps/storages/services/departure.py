@@ -39,6 +39,7 @@ def departure_begin(storage: Storage, *, at: datetime) -> None:
     storage.departing_since = at
     storage.departing_from_blocks = storage.departing_from_bytes = None
     storage.departing_mark = None
+    storage.drained_at = None
 
 
 def departure_end(storage: Storage) -> None:
@@ -106,23 +107,45 @@ def storage_abandon(*, acting: Actor, name: str) -> Storage:
 def departures_settle(*, client: redis.Redis, now: datetime) -> list[str]:
     """Let go of what the index holds nothing more of: leaving storages and lost segments.
 
-    The names of the storages that went, and of those with a segment that did. Raises
-    redis.RedisError where any part of the index does not answer: it may hold something.
+    Of drained ones it is noted. The names of the storages that went, of those with a segment that
+    did, and of those that are drained now. Raises redis.RedisError where any part of the index does
+    not answer: it may hold something.
     """
     known = now - KNOWN_AFTER
-    leaving = list(Storage.objects.filter(is_leaving=True, departing_since__lte=known))
+    departing = Storage.objects.filter(departing_since__lte=known)
+    leaving = list(departing.filter(is_leaving=True))
+    draining = list(departing.filter(is_draining=True, is_leaving=False, drained_at__isnull=True))
     lost = list(
         StorageSegment.objects.filter(
             Q(storage__is_leaving=False), state=SegmentState.LOST, lost_at__lte=known
         ).select_related("storage")
     )
-    if not (leaving or lost) or pending_publications(before=now):
+    if not (leaving or lost or draining) or pending_publications(before=now):
         return []
     usages = usage_by_storage(client)
     return [
         *(storage.name for storage in leaving if storage_settle(storage, usages)),
         *_settle_segments(lost, usages),
+        *(storage.name for storage in draining if _drain_settle(storage, usages, now)),
     ]
+
+
+@transaction.atomic
+def _drain_settle(storage: Storage, usages: UsageByNumber, now: datetime) -> bool:
+    """Note that a drain is through, once a drain; whether it is."""
+    if holds_any(usage_of(storage, usages)):
+        return False
+    # The drain that `usages` were read for, and no other that began meanwhile.
+    same = Storage.objects.select_for_update().filter(
+        pk=storage.pk, departing_since=storage.departing_since, is_leaving=False, drained_at__isnull=True
+    )
+    row = same.first()
+    if row is None:
+        return False
+    row.drained_at = now
+    row.save(update_fields=["drained_at"])
+    turn_note(row, HealthEvent.DRAINED, at=now)
+    return True
 
 
 def storage_settle(storage: Storage, usages: UsageByNumber) -> bool:

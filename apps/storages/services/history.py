@@ -43,6 +43,7 @@ _SENTENCES = {
     HealthEvent.ENABLED: "was enabled",
     HealthEvent.DISABLED: "was disabled",
     HealthEvent.DRAINING: "is drained",
+    HealthEvent.DRAINED: "holds nothing more: its drain is through",
     HealthEvent.DRAIN_ENDED: "is no longer drained",
     HealthEvent.LEAVING: "is being removed, its blocks first",
     HealthEvent.STAYS: "is no longer being removed",

@@ -1019,6 +1019,11 @@ export interface components {
             kind: components["schemas"]["DepartureOutputKindEnum"];
             /** Format: date-time */
             since: string;
+            /**
+             * Format: date-time
+             * @description When nothing was left of it.
+             */
+            drained_at: string | null;
             blocks_at_start: number | null;
             bytes_at_start: number | null;
             blocks_left: number | null;
@@ -1129,7 +1134,7 @@ export interface components {
             latency_ms: number | null;
         };
         /** @enum {string} */
-        HealthChangeOutputEventEnum: "available" | "unavailable" | "full" | "has_room" | "enabled" | "disabled" | "draining" | "drain_ended" | "leaving" | "stays" | "abandoned" | "content_lost" | "segment_found" | "segment_unavailable" | "segment_returned" | "segment_lost" | "segment_settled";
+        HealthChangeOutputEventEnum: "available" | "unavailable" | "full" | "has_room" | "enabled" | "disabled" | "draining" | "drained" | "drain_ended" | "leaving" | "stays" | "abandoned" | "content_lost" | "segment_found" | "segment_unavailable" | "segment_returned" | "segment_lost" | "segment_settled";
         /**
          * @description What the checks found. `device_…` are figures of what is behind it, whoever uses it; `free_bytes` is
          *     the room below the high watermark, as told to the data plane: coarse, null = unknown.

@@ -28,6 +28,7 @@ from apps.storages.services import (
     storage_restore,
     storage_update,
 )
+from apps.storages.usage import UsageByNumber, usage_by_storage
 from kvcm_platform.core.errors import Code, DomainError
 from kvcm_platform.core.health import HealthLimits
 from kvcm_platform.index import registry as index_registry
@@ -229,3 +230,44 @@ def _removed_until(number: int) -> bool:
     _, status = os.waitpid(child, 0)
     assert os.WIFSIGNALED(status) or os.WEXITSTATUS(status) == 0
     return os.WIFEXITED(status)
+
+
+def test_the_end_of_a_drain_is_told_once(index: redis.Redis, tmp_path: Path) -> None:
+    storage = make_storage(tmp_path)
+    make_storage(tmp_path, "nfs_b")
+    occupy(index, storage)
+    storage_update(acting=ADMIN, name="nfs_a", settings={"is_draining": True})
+    assert settle() == []
+    vacate(index)
+    assert departures_settle(client=blocks_client(), now=timezone.now()) == [], "a Start may be under way"
+    assert settle() == ["nfs_a"]
+    assert settle() == [], "it was told"
+    event = Event.objects.first()
+    assert (event.kind, event.severity, event.subject) == ("storage.drained", "info", "nfs_a")
+    assert event.message == "Storage nfs_a holds nothing more: its drain is through."
+    assert [group.name for group in event.groups.all()] == ["chat"]
+    assert Storage.objects.get(name="nfs_a").drained_at is not None
+    # What is written to it between two drains makes the second one a story of its own.
+    storage_update(acting=ADMIN, name="nfs_a", settings={"is_draining": False})
+    assert Storage.objects.get(name="nfs_a").drained_at is None
+    storage_update(acting=ADMIN, name="nfs_a", settings={"is_draining": True})
+    assert settle() == ["nfs_a"]
+    assert Event.objects.filter(kind="storage.drained").count() == 2
+
+
+def test_a_drain_that_began_anew_meanwhile_is_not_at_its_end(
+    index: redis.Redis, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_storage(tmp_path)
+    storage_update(acting=ADMIN, name="nfs_a", settings={"is_draining": True})
+
+    def meanwhile(client: redis.Redis) -> UsageByNumber:
+        usages = usage_by_storage(client)
+        for is_draining in (False, True):
+            storage_update(acting=ADMIN, name="nfs_a", settings={"is_draining": is_draining})
+        return usages
+
+    with monkeypatch.context() as patch:
+        patch.setattr("apps.storages.services.departure.usage_by_storage", meanwhile)
+        assert settle() == []
+    assert settle() == ["nfs_a"]

@@ -19,6 +19,7 @@ const TURNS: Record<HealthChange['event'], Turn> = {
   enabled: { tone: 'info', word: 'Enabled' },
   disabled: { tone: 'off', word: 'Disabled' },
   draining: { tone: 'info', word: 'Draining' },
+  drained: { tone: 'ok', word: 'Drained' },
   drain_ended: { tone: 'info', word: 'Drain ended' },
   leaving: { tone: 'warn', word: 'Leaving' },
   stays: { tone: 'info', word: 'Stays' },
