@@ -53,7 +53,7 @@ class Clearing:
             if left.get(number):
                 await self._book.note_left(number, left[number], self._waiting.get(number, ""))
             else:
-                await self._book.over(number, request)
+                await self._book.over(number, request, self._session.index.now_ms())
         now = self._session.index.now_ms()
         await self._session.index.connection.call("SET", keyspace.STORAGE_CLEARED_AT, now)
 

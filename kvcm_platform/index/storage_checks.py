@@ -15,6 +15,9 @@ import redis
 from . import keyspace
 from .connection import Connection
 
+_PARTS = (":lost", ":left", ":waiting")
+"""What is counted anew with each request."""
+
 
 @dataclass(frozen=True, slots=True)
 class CheckState:
@@ -25,6 +28,8 @@ class CheckState:
     left: int = 0
     waiting: str = ""
     """Why it does not get on; empty when it does."""
+    ended_ms: int = 0
+    """When the last one ended, by the index's clock; 0 = none did, as far as known."""
 
 
 def request_check(client: redis.Redis, numbers: Iterable[int]) -> None:
@@ -32,7 +37,13 @@ def request_check(client: redis.Redis, numbers: Iterable[int]) -> None:
     seconds, microseconds = client.time()
     for number in numbers:
         client.hset(keyspace.STORAGE_CHECKS, f"{number}", seconds * 1_000_000 + microseconds)
-        client.hdel(keyspace.STORAGE_CHECKED, f"{number}:lost", f"{number}:left", f"{number}:waiting")
+        client.hdel(keyspace.STORAGE_CHECKED, *(f"{number}{part}" for part in _PARTS))
+
+
+def forget_checks(client: redis.Redis, number: int) -> None:
+    """Drop all that is kept of a number that is never given again. Raises redis.RedisError."""
+    client.hdel(keyspace.STORAGE_CHECKS, f"{number}")
+    client.hdel(keyspace.STORAGE_CHECKED, *(f"{number}{part}" for part in ("", *_PARTS, ":ended")))
 
 
 def check_states(client: redis.Redis, numbers: Iterable[int]) -> dict[int, CheckState]:
@@ -45,6 +56,7 @@ def check_states(client: redis.Redis, numbers: Iterable[int]) -> dict[int, Check
             lost=int(seen.get(field + b":lost", 0)),
             left=int(seen.get(field + b":left", 0)),
             waiting=seen.get(field + b":waiting", b"").decode(),
+            ended_ms=int(seen.get(field + b":ended", 0)),
         )
         for number in numbers
         if (field := b"%d" % number) in wanted
@@ -76,11 +88,11 @@ class CheckBook:
             *("HSET", keyspace.STORAGE_CHECKED, f"{number}:left", left, f"{number}:waiting", waiting)
         )
 
-    async def over(self, number: int, request: int) -> None:
+    async def over(self, number: int, request: int, now_ms: int) -> None:
         """Nothing is left of this request; one that came since is not touched."""
-        await self._connection.call(
-            *("HSET", keyspace.STORAGE_CHECKED, number, request, f"{number}:left", 0, f"{number}:waiting", "")
-        )
+        parts = {"": request, ":left": 0, ":waiting": "", ":ended": now_ms}
+        pairs = [each for part, value in parts.items() for each in (f"{number}{part}", value)]
+        await self._connection.call("HSET", keyspace.STORAGE_CHECKED, *pairs)
 
 
 def _pairs(flat: list[bytes]) -> dict[bytes, bytes]:

@@ -61,6 +61,8 @@ class ProbeResult:
     """Of the device behind the storage, whoever uses it. None where the storage cannot tell."""
     content_life: str = ""
     """Names the life of what is stored: another than before, and any object may be gone. "" = cannot tell."""
+    dropped_objects: int | None = None
+    """Objects that the storage dropped by itself, counted since its service began; None = it does not say."""
     segments: tuple[SegmentSeen, ...] = ()
 
 

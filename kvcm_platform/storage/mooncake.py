@@ -194,8 +194,14 @@ def probe(entry: StorageEntry, order: ProbeOrder) -> ProbeResult:
     figures, segments = master.figures(left()), master.segments(left())
     used, capacity = figures.used_bytes, figures.capacity_bytes
     if not segments or not capacity:
-        message = "no process lends memory to the store"
-        return ProbeResult(True, message, is_full=True, used_bytes=used, capacity_bytes=capacity)
+        return ProbeResult(
+            True,
+            "no process lends memory to the store",
+            is_full=True,
+            used_bytes=used,
+            capacity_bytes=capacity,
+            dropped_objects=figures.evicted_objects,
+        )
     life = _life(entry, segments, left(), order)
     is_full = used >= FULL_RATIO * capacity
     return ProbeResult(
@@ -205,6 +211,7 @@ def probe(entry: StorageEntry, order: ProbeOrder) -> ProbeResult:
         used_bytes=used,
         capacity_bytes=capacity,
         content_life=life,
+        dropped_objects=figures.evicted_objects,
     )
 
 

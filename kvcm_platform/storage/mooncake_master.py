@@ -20,7 +20,10 @@ HTTP_PORT = 9003
 """Where a master serves HTTP unless it is told otherwise (its option `metrics_port`)."""
 _LONGEST = 4 << 20
 _LONGEST_KEY = 64 << 10
-_FIGURE = re.compile(r"^(master_allocated_bytes|master_total_capacity_bytes) ([0-9.e+]+)$", re.MULTILINE)
+_FIGURE = re.compile(
+    r"^(master_allocated_bytes|master_total_capacity_bytes|master_evicted_key_count) ([0-9.e+]+)$",
+    re.MULTILINE,
+)
 
 
 class MasterAway(OSError):
@@ -31,6 +34,8 @@ class MasterAway(OSError):
 class Figures:
     used_bytes: int
     capacity_bytes: int
+    evicted_objects: int | None = None
+    """Since this master began; None where it does not count them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,11 +73,13 @@ class Master:
             raise MasterAway(errno.EAGAIN, f"the master is not in service ({state})", self.address)
 
     def figures(self, seconds: float) -> Figures:
-        """Bytes in use and altogether, of the memory that is lent to the store now."""
+        """Bytes in use and altogether, of the memory that is lent to the store now, and what was evicted."""
         found = dict(_FIGURE.findall(self._read("/metrics", seconds)))
+        evicted = found.get("master_evicted_key_count")
         return Figures(
             int(float(found.get("master_allocated_bytes", 0))),
             int(float(found.get("master_total_capacity_bytes", 0))),
+            None if evicted is None else int(float(evicted)),
         )
 
     def segments(self, seconds: float) -> list[str]:

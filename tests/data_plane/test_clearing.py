@@ -120,6 +120,7 @@ async def test_a_check_removes_what_has_no_object(plane, second, tmp_path):
     assert (report.lost, report.failures) == (len(lost), 0)
     state = check_states(plane.client, [2])[2]
     assert (state.is_running, state.lost, state.left) == (False, len(lost), 0)
+    assert 0 <= plane.index.now_ms() - state.ended_ms < 10_000
     assert await plane.statuses([301]) == ["DELETING"]
     assert len(await plane.match(MORE)) == len(MORE)
     assert len(await plane.match(KEYS)) == len(KEYS)

@@ -17,6 +17,7 @@ from apps.common.services import removals_forget, removals_postpone
 from kvcm_platform.index import copy_totals, keyspace, leaving
 from kvcm_platform.index.facts import COUNTER_NAMES, GROUP_COUNTER_NAMES
 from kvcm_platform.index.registry import field_of
+from kvcm_platform.index.storage_checks import forget_checks
 
 log = structlog.get_logger(__name__)
 
@@ -108,8 +109,7 @@ def _drop_storage(client: redis.Redis, number: int) -> None:
     )
     keys = [base, *(suffix(base) for suffix in suffixes)]
     client.eval(_DROP_STORAGE, len(keys), *keys)
-    client.hdel(keyspace.STORAGE_CHECKS, f"{number}")
-    client.hdel(keyspace.STORAGE_CHECKED, *(f"{number}{part}" for part in ("", ":lost", ":left", ":waiting")))
+    forget_checks(client, number)
     client.hdel(keyspace.LATE_DELETIONS, f"{number}:since", f"{number}:why")
 
 

@@ -61,6 +61,9 @@ class Storage(models.Model):
     content_life = models.CharField(max_length=256, blank=True)
     needs_content_check = models.BooleanField(default=False)
     content_checked_at = models.DateTimeField(null=True)
+    # What it says it dropped by itself, and which of that a check of its blocks was asked for.
+    dropped_objects = models.BigIntegerField(null=True)
+    dropped_objects_checked = models.BigIntegerField(null=True)
 
     class Meta:
         ordering = ["name"]

@@ -75,7 +75,7 @@ def _note(
     storage.successes_in_row = row.successes
     result_apply(storage, result, at=at)
     full_note(storage, result, capacity_reason=capacity_note(storage, usage))
-    content_note(storage, result.content_life, at=at)
+    content_note(storage, result, at=at)
     is_changed = segments_note(storage, result, limits=limits, at=at, previous_at=previous_at)
     is_changed |= room_note(storage, usage, at=at, previous_at=previous_at)
     is_changed |= departure_note(storage, usage, limits=limits, at=at)

@@ -75,7 +75,7 @@ def opening_note(storage: Storage, result: ProbeResult, *, is_new: bool) -> None
     full_note(storage, result)
     storage.failures_in_row = 0 if result.is_ok else _AT_ONCE.failures
     storage.successes_in_row = 1 if result.is_ok else 0
-    content_note(storage, result.content_life, at=now)
+    content_note(storage, result, at=now)
     room_note(storage, None, at=now, previous_at=previous_at)
     segments_note(storage, result, limits=_AT_ONCE, at=now, previous_at=previous_at)
     if is_new or storage.is_available != was_available:

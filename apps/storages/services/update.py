@@ -16,6 +16,7 @@ from apps.common.services import registry_publish_on_commit
 from apps.storages.choices import HealthEvent
 from apps.storages.models import Storage
 from apps.storages.selectors import storage_get
+from apps.storages.services.content import content_forget
 from apps.storages.services.departure import departure_begin, departure_end
 from apps.storages.services.history import turn_note
 from apps.storages.services.opening import opened, opening_note
@@ -96,7 +97,7 @@ def _write(
     storage.version += 1
     storage.updated_at = timezone.now()
     if is_moved:
-        storage.content_life, storage.needs_content_check = "", True
+        content_forget(storage)
     for event in _turns(storage, before, storage.updated_at):
         turn_note(storage, event, at=storage.updated_at, message=storage.maintenance_note[:500])
     if result is not None:

@@ -46,6 +46,13 @@ def vacate(index: redis.Redis) -> None:
         index.delete(keyspace.instance(entry.number, 0))
 
 
+def end_check(index: redis.Redis, number: int, *, ago_seconds: float = 0) -> None:
+    """Pretend that the duties were through with the check of a storage's blocks a while ago."""
+    (seconds, _), request = index.time(), index.hget(keyspace.STORAGE_CHECKS, str(number))
+    ended = {f"{number}": request, f"{number}:ended": round((seconds - ago_seconds) * 1000)}
+    index.hset(keyspace.STORAGE_CHECKED, mapping=ended)
+
+
 def check(
     name: str,
     is_ok: bool,

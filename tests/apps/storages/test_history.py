@@ -14,11 +14,12 @@ from apps.common.redis_client import index_client
 from apps.storages.models import Storage, StorageHealthChange, StorageHealthSample, StorageIncident
 from apps.storages.selectors import storage_health_buckets
 from apps.storages.services import content_checks_ask, history_prune, storage_update
+from apps.storages.services.content import DROPPED_PAUSE_SECONDS
 from apps.storages.tasks import check_storages
 from kvcm_platform.core.health import HealthLimits
 from kvcm_platform.core.uris import MARKER
 from kvcm_platform.index.storage_checks import check_states
-from tests.apps.storages.looks import check
+from tests.apps.storages.looks import check, end_check
 from tests.factories.actors import ADMIN
 from tests.factories.objects import make_group, make_storage
 
@@ -136,3 +137,29 @@ def test_storages_that_may_drop_objects_are_checked_now_and_then(
 
     assert [asked(0), asked(599), asked(601), asked(602)] == [["nfs_a"], [], ["nfs_a"], []]
     assert asked(9999, HealthLimits(content_check_seconds=0)) == []
+
+
+def test_objects_that_a_storage_dropped_are_looked_for_one_check_after_the_other(
+    index: redis.Redis, tmp_path: Path
+) -> None:
+    number = make_storage(tmp_path).number
+    client, limits = index_client(), HealthLimits(content_check_seconds=0)
+
+    def asked(dropped: int) -> list[str]:
+        check("nfs_a", True, dropped_objects=dropped)
+        return content_checks_ask(client=client, limits=limits, now=timezone.now())
+
+    assert asked(5) == [], "before it was known"
+    assert [asked(6), asked(6)] == [["nfs_a"], []]
+    assert asked(7) == [], "the first check is under way"
+    end_check(index, number)
+    assert asked(7) == [], "it ended just now"
+    end_check(index, number, ago_seconds=DROPPED_PAUSE_SECONDS)
+    assert [asked(7), asked(7)] == [["nfs_a"], []], "it was not forgotten"
+    # Another life waits for nothing, and has looked for what was dropped by then, too.
+    check("nfs_a", True, content_life="one")
+    check("nfs_a", True, content_life="two")
+    assert asked(8) == ["nfs_a"]
+    end_check(index, number, ago_seconds=DROPPED_PAUSE_SECONDS)
+    assert asked(8) == []
+    assert asked(1) == ["nfs_a"], "counted anew, and not from 0"

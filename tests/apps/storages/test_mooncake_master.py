@@ -9,19 +9,24 @@ from pathlib import Path
 import pytest
 import redis
 
-from apps.storages.models import StorageHealthChange
+from apps.storages.models import Storage, StorageHealthChange
 from apps.storages.services import storage_add, storage_try
+from apps.storages.services.content import DROPPED_PAUSE_SECONDS
 from apps.storages.tasks import check_storages
 from kvcm_platform.core.types import StorageType
 from kvcm_platform.core.validation.storages import StorageSettings
 from kvcm_platform.index.storage_checks import check_states
 from kvcm_platform.storage.mooncake_clients import CLIENTS
 from kvcm_platform.storage.probe import PROBE_SECONDS
-from tests.apps.storages.looks import published
+from kvcm_platform.transfer import Transfers
+from tests.apps.storages.looks import end_check, published
 from tests.factories.actors import ADMIN
 from tests.factories.objects import make_storage
 from tests.support.eventually import eventually
 from tests.support.mooncake import MooncakeMaster, running_mooncake
+
+SMALL_BYTES = 32 << 20
+PIECE = 1 << 20
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -66,6 +71,29 @@ def test_a_master_that_hangs_and_one_that_forgot(
     master.restart()
     eventually(lambda: check_storages() and _has_lost(), seconds=40)
     assert check_states(index, [storage.number])[storage.number].is_running, "its blocks are looked at"
+
+
+def test_what_the_store_evicts_is_looked_for_soon(index: redis.Redis, tmp_path: Path) -> None:
+    with running_mooncake(tmp_path, segment_bytes=SMALL_BYTES) as master:
+        try:
+            storage = storage_add(
+                acting=ADMIN,
+                name="moon",
+                kind=StorageType.MOONCAKE,
+                spec=master.spec,
+                settings=StorageSettings(),
+            )
+            assert check_storages()["asked"] == ["moon"], "nobody knows what a new one holds"
+            end_check(index, storage.number, ago_seconds=DROPPED_PAUSE_SECONDS)
+            assert check_storages()["asked"] == []
+            blocks = [(f"mooncake://moon/?key=a/tp0/{n:x}.1&size={PIECE}", bytes(PIECE)) for n in range(40)]
+            with Transfers.from_entries([storage.entry()]) as transfers:
+                transfers.write_batch(blocks)
+            eventually(lambda: check_storages()["asked"] == ["moon"], seconds=20)
+            assert check_states(index, [storage.number])[storage.number].is_running
+            assert (Storage.objects.get().dropped_objects or 0) > 0
+        finally:
+            CLIENTS.close()
 
 
 def _has_lost() -> bool:
