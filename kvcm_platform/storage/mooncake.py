@@ -83,16 +83,22 @@ class MooncakeBackend:
         return figures.used_bytes / figures.capacity_bytes if figures.capacity_bytes else None
 
     async def exist(self, uris: Sequence[DataUri]) -> list[bool]:
-        """As the interface. The store takes the question for a use: it leaves a lease on each object."""
+        """As the interface. It leaves no lease on objects: the master is asked first, over HTTP.
+
+        The store takes its own question for a use of the object, and is the one to believe that one is
+        gone: behind the master's address may be one that waits to take over.
+        """
         keys = [_key(uri) for uri in uris]
-        found: list[bool] = []
-        for start in range(0, len(keys), BATCH_OBJECTS):
-            codes = await self._call("exist", keys[start : start + BATCH_OBJECTS], CALL_SECONDS)
+        present = await self._run(self._master().present, keys, CALL_SECONDS)
+        missed = list(dict.fromkeys(key for key in keys if key not in present))
+        for start in range(0, len(missed), BATCH_OBJECTS):
+            part = missed[start : start + BATCH_OBJECTS]
+            codes = await self._call("exist", part, CALL_SECONDS)
             bad = next((code for code in codes if code < 0), None)
             if bad is not None:
                 raise OSError(errno.EIO, said(bad), self.entry.name)
-            found += [code == 1 for code in codes]
-        return found
+            present.update(key for key, code in zip(part, codes, strict=True) if code == 1)
+        return [key in present for key in keys]
 
     async def delete(self, objects: Sequence[FreedObject]) -> list[str]:
         began = time.monotonic()

@@ -10,9 +10,9 @@ import errno
 import http.client
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 from kvcm_platform.core.registry import StorageEntry
 
@@ -20,6 +20,8 @@ HTTP_PORT = 9003
 """Where a master serves HTTP unless it is told otherwise (its option `metrics_port`)."""
 _LONGEST = 4 << 20
 _LONGEST_KEY = 64 << 10
+_QUERY_OBJECTS = 256
+_QUERY_CHARACTERS = 64 << 10
 _FIGURE = re.compile(
     r"^(master_allocated_bytes|master_total_capacity_bytes|master_evicted_key_count) ([0-9.e+]+)$",
     re.MULTILINE,
@@ -95,6 +97,25 @@ class Master:
             # An older master, which knows names only.
             return self._read("/get_all_segments", seconds).split()
 
+    def present(self, names: Sequence[str], seconds: float) -> set[str]:
+        """Those of these objects that are there, `seconds` for each request.
+
+        Unlike the store's own question it leaves no lease. What it does not name may be there nevertheless:
+        the question has no form for a comma, and an older master does not know it.
+        """
+        found: set[str] = set()
+        for query in _queries(names):
+            try:
+                objects = json.loads(self._read(f"/batch_query_keys?keys={query}", seconds))["data"]
+                found |= {name for name, told in objects.items() if told["ok"] is True}
+            except (ValueError, KeyError, TypeError, AttributeError):
+                break
+            except MasterAway as error:
+                if error.errno != errno.EPROTO:
+                    raise
+                break
+        return found
+
     def keys(self, seconds: float) -> Iterator[str]:
         """Names of all objects, as they come in; `seconds` is for each piece of the answer."""
         with self._get("/get_all_keys", seconds) as answer:
@@ -131,3 +152,20 @@ class Master:
             return MasterAway(errno.ETIMEDOUT, f"no answer within {seconds:.2g} s", self.address)
         reason = error.strerror if isinstance(error, OSError) else None
         return MasterAway(errno.EHOSTUNREACH, f"the master: {reason or error}", self.address)
+
+
+def _queries(names: Sequence[str]) -> Iterator[str]:
+    """Names in the form that a question for several takes, as many as one may have."""
+    part: list[str] = []
+    size = 0
+    for name in names:
+        if not name or "," in name:
+            continue
+        text = quote(name)
+        if part and (len(part) == _QUERY_OBJECTS or size + len(text) > _QUERY_CHARACTERS):
+            yield ",".join(part)
+            part, size = [], 0
+        part.append(text)
+        size += len(text) + 1
+    if part:
+        yield ",".join(part)

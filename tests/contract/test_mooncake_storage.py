@@ -110,11 +110,53 @@ async def test_a_dead_client_costs_one_call(mooncake: MooncakeMaster) -> None:
     entry = mooncake.storage()
     made = backend(entry)
     uris = put(entry, 2)
-    assert await made.exist(uris) == [True, True]
+    assert await delete(made, uris[:1]) == [""]
     for child in children():
         os.kill(child, signal.SIGABRT)
     await asyncio.sleep(0.3)
-    assert await made.exist(uris) == [True, True]
+    assert await delete(made, uris) == ["", ""]
+    assert await made.exist(uris) == [False, False]
+    await made.close()
+
+
+async def test_looking_for_objects_leaves_no_lease(tmp_path: Path) -> None:
+    with running_mooncake(tmp_path, lease_seconds=60) as master:
+        entry = master.storage()
+        made = backend(entry)
+        uris = put(entry, 700)
+        gone = parse_uri("mooncake://moon/?key=i/tp0/0.gone&size=1")
+        assert await made.exist([gone, *uris]) == [False, *[True] * 700]
+        began = time.monotonic()
+        assert await delete(made, uris) == [""] * 700
+        assert time.monotonic() - began < 2, "nothing was waited for"
+        await made.close()
+
+
+@pytest.mark.parametrize("name", ["a,b", "a%2Cb", "a b+c&d=e?f#g", "ü/é", 'say "x"', "long" * 60])
+async def test_objects_of_any_name_are_found(mooncake: MooncakeMaster, name: str) -> None:
+    entry = mooncake.storage()
+    made = backend(entry)
+    (plain,) = put(entry, 1)
+    run = secrets.token_hex(6)
+    keys = [f"{name}/tp0/{at}.{run}" for at in range(300)]
+    with CLIENTS.of(StoreSettings.of(entry.spec)) as client, client.window(10) as window:
+        assert client.move(window, "put", keys[::2], [1] * 150, 10) == [0] * 150
+    uris = [DataUri("mooncake", "moon", "/", 0, 0, {"key": key}) for key in keys]
+    assert await made.exist([plain, *uris]) == [True, *[True, False] * 150]
+    assert await delete(made, [plain, *uris]) == [""] * 301
+    await made.close()
+
+
+async def test_a_master_that_cannot_be_asked_for_several(
+    mooncake: MooncakeMaster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An older one, one that waits to take over and knows nothing, and something else at its address."""
+    entry = mooncake.storage()
+    made = backend(entry)
+    uris = put(entry, 2)
+    for answer in ("[]", '{"data": {}}', '{"data": {"x": 1}}', "not found"):
+        monkeypatch.setattr(Master, "_read", lambda *_, answer=answer: answer)
+        assert await made.exist([*uris, parse_uri("mooncake://moon/?key=gone&size=1")]) == [True, True, False]
     await made.close()
 
 
@@ -212,7 +254,8 @@ class TestProbe:
     def test_a_device_that_this_host_lacks(self, mooncake: MooncakeMaster) -> None:
         result = probe(mooncake.storage(protocol="rdma", rdma_device="mlx5_9"))
         assert not result.is_ok
-        assert "still connecting over rdma mlx5_9" in result.message
+        # Whether the store's client gives up in time depends on its retries.
+        assert "over rdma mlx5_9" in result.message
 
     def test_something_else_at_the_port(self, mooncake: MooncakeMaster) -> None:
         entry = mooncake.storage(master_http_entry=f"127.0.0.1:{mooncake.metadata_port}")
