@@ -74,7 +74,8 @@ class _Server:
             settings["master_service_entry"],
         )
         if code != 0:
-            raise _Unusable(f"the store client could not be set up: code {code}")
+            way = f"{settings['protocol']} {settings['rdma_device']}".rstrip()
+            raise _Unusable(f"the store's client could not be set up over {way}: code {code}")
         self._plain = ReplicateConfig()
         self._pinned = ReplicateConfig()
         self._pinned.with_hard_pin = True
