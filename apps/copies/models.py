@@ -81,3 +81,22 @@ class CopyRun(models.Model):
             max_bytes_per_second=self.max_bytes_per_second,
             is_verified=self.is_verified,
         )
+
+
+class PolicyTrouble(models.Model):
+    """Why a group's policy does not get on, as its rounds last met it; no row = it does, as far as known."""
+
+    group_name = models.CharField(max_length=128)
+    direction = models.CharField(max_length=16, choices=DIRECTIONS)
+    reason = models.TextField()
+    since = models.DateTimeField()
+    seen_at = models.DateTimeField()
+
+    class Meta:
+        ordering = ["group_name", "direction"]
+        constraints = [
+            models.UniqueConstraint(fields=["group_name", "direction"], name="one_trouble_of_a_policy")
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.group_name}: {self.reason}"

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from datetime import timedelta
+from datetime import datetime, timedelta
 
-from django.db.models import Count, QuerySet
+from django.db.models import Count, Exists, OuterRef, QuerySet
 
 from apps.common.actor import Actor
 from apps.copies.choices import OPEN_STATES, RunState
-from apps.copies.models import CopyRun
+from apps.copies.models import CopyRun, PolicyTrouble
 from kvcm_platform.core.errors import Code, DomainError
 from kvcm_platform.core.migration import CopyRequest, Direction
+from kvcm_platform.duties.copy_waves import Stop
+
+_SHOWN = 1000
+"""Of a list that alerts are made of."""
 
 
 def run_list(*, acting: Actor) -> QuerySet[CopyRun]:
@@ -36,6 +40,35 @@ def open_requests(*, at_most: int) -> list[CopyRequest]:
         is_cancel_wanted=False,
     )
     return [run.request() for run in runs.order_by("id")[:at_most]]
+
+
+def requests_waiting() -> list[CopyRun]:
+    """What was requested and whose last round ended for its storages or for want of room; newest first."""
+    runs = CopyRun.objects.filter(
+        direction=Direction.REQUEST.value,
+        state__in=[state.value for state in OPEN_STATES],
+        stop__in=[Stop.STORAGE.value, Stop.NO_ROOM.value],
+    )
+    return list(runs.order_by("-id")[:_SHOWN])
+
+
+def requests_failed(*, since: datetime) -> list[CopyRun]:
+    """Requests that failed after `since`, newest first, unless the same way was gone through later."""
+    again = CopyRun.objects.filter(
+        id__gt=OuterRef("id"),
+        direction=Direction.REQUEST.value,
+        state=RunState.DONE.value,
+        **{name: OuterRef(name) for name in ("group_name", "instance_id", "source", "target")},
+    )
+    runs = CopyRun.objects.filter(
+        direction=Direction.REQUEST.value, state=RunState.FAILED.value, ended_at__gte=since
+    )
+    return list(runs.filter(~Exists(again)).order_by("-id")[:_SHOWN])
+
+
+def policy_troubles() -> list[PolicyTrouble]:
+    """What stands in the way of policies."""
+    return list(PolicyTrouble.objects.order_by("group_name", "direction")[:_SHOWN])
 
 
 def eta_of(run: CopyRun) -> timedelta | None:

@@ -17,6 +17,7 @@ from apps.common.queue import COPIES_TASK, enqueue
 from apps.copies.choices import OPEN_STATES, RunState
 from apps.copies.models import CopyRun
 from apps.copies.selectors import open_requests
+from apps.copies.services.troubles import troubles_note
 from apps.instances.selectors import groups_migrate
 from kvcm_platform.core.migration import CopyRequest, Direction
 from kvcm_platform.duties.copies import ROUND_SECONDS, Blocked, CopyRound
@@ -41,6 +42,7 @@ def copies_work(*, seconds: float = ROUND_SECONDS) -> dict[str, int]:
     requests = open_requests(at_most=REQUESTS_AT_ONCE)
     if not requests and not groups_migrate():
         policy_runs_end(going_on=())
+        troubles_note(results=(), blocked=(), now=timezone.now())
         return {}
     return asyncio.run(_work(seconds, requests))
 
@@ -142,6 +144,7 @@ class RunBook:
                     group_name=one.group.name, direction=one.direction.value, state__in=_OPEN
                 ).values_list("pk", flat=True)
         policy_runs_end(going_on=going_on)
+        troubles_note(results=results, blocked=blocked, now=timezone.now())
         runs_forget()
 
 
