@@ -20,7 +20,11 @@ class Command(BaseCommand):
     help = "Counts all blocks; compares with usage and with the taken memory of pools; exit code 1 on drift."
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("--json", action="store_true", help="print one JSON object a group")
+        parser.add_argument(
+            "--json",
+            action="store_true",
+            help="print one JSON object a group, then one a segment of a memory pool",
+        )
         parser.add_argument(
             "--repair",
             action="store_true",
@@ -43,8 +47,6 @@ class Command(BaseCommand):
             raise CommandError(f"{error}; stop the metadata process first", returncode=2) from error
         except RedisError as error:
             raise CommandError(f"the index cannot be reached: {error}", returncode=2) from error
-        for segment in counted.segments:
-            self._show_segment(segment, is_json=options["json"])
         for group in counted.groups:
             if options["json"]:
                 row = {
@@ -62,18 +64,21 @@ class Command(BaseCommand):
                     self.stdout.write(
                         f"  {where}: {amounts['bytes']:+d} bytes, {amounts['blocks']:+d} blocks"
                     )
+        for segment in counted.segments:
+            self._show_segment(segment, is_json=options["json"])
         if counted.has_drift:
             raise SystemExit(1)
 
     def _show_segment(self, count: SegmentCount, *, is_json: bool) -> None:
-        figures = {
-            "taken": count.taken,
-            "referred": count.referred,
-            "leaked": len(count.leaked),
-            "missing": len(count.missing),
-        }
+        drift = {"leaked": len(count.leaked), "missing": len(count.missing)}
+        figures = {"taken": count.taken, "referred": count.referred, **drift}
         if is_json:
-            row = {"storage": count.storage, "node": count.segment.node_id, **figures}
+            row = {
+                "storage": count.storage,
+                "node": count.segment.node_id,
+                **figures,
+                "drift": {name: ranges for name, ranges in drift.items() if ranges},
+            }
             self.stdout.write(json.dumps(row, sort_keys=True))
             return
         verdict = "DRIFT" if count.has_drift else "ok"
