@@ -33,6 +33,24 @@ class RequestIdMiddleware:
         return response
 
 
+class NulMiddleware:
+    """Refuses addresses with a NUL: nothing is called that, and PostgreSQL fails where it is asked."""
+
+    def __init__(self, get_response: _Handler) -> None:
+        self._get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponse:
+        if "\x00" in request.path:
+            return json_response(Code.NOT_FOUND, "there is nothing at this address", request)
+        if "%00" in request.META.get("QUERY_STRING", ""):
+            at_fault = [
+                name for name, values in request.GET.lists() if any("\x00" in each for each in values)
+            ]
+            field = at_fault[0] if at_fault and "\x00" not in at_fault[0] else None
+            return json_response(Code.INVALID_ARGUMENT, "must not contain NUL", request, field=field)
+        return self._get_response(request)
+
+
 class BodyLimitMiddleware:
     """Refuses bodies that no request of ours needs; the framework's parsers know no limit."""
 

@@ -48,6 +48,7 @@ INSTALLED_APPS = [
 MIDDLEWARE = [
     "apps.common.middleware.RequestIdMiddleware",
     "apps.common.middleware.SecurityHeadersMiddleware",
+    "apps.common.middleware.NulMiddleware",
     "apps.common.middleware.BodyLimitMiddleware",
     "django.middleware.security.SecurityMiddleware",
     "apps.common.middleware.BundleMiddleware",

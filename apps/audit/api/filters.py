@@ -5,6 +5,7 @@ from django_filters import rest_framework as filters
 
 from apps.audit.models import Event
 from apps.common.actor import Actor
+from apps.common.api.moments import MomentFilter
 from apps.common.conditions import Severity
 
 
@@ -14,8 +15,8 @@ class EventFilter(filters.FilterSet):
     subject_kind = filters.CharFilter()
     subject = filters.CharFilter()
     instance_group = filters.CharFilter(method="of_group")
-    since = filters.IsoDateTimeFilter(field_name="at", lookup_expr="gte")
-    until = filters.IsoDateTimeFilter(field_name="at", lookup_expr="lt")
+    since = MomentFilter(field_name="at", lookup_expr="gte")
+    until = MomentFilter(field_name="at", lookup_expr="lt")
 
     class Meta:
         model = Event

@@ -94,9 +94,11 @@ def _flat(detail: Any, path: str) -> Iterator[tuple[str, str]]:
         yield path, str(detail)
 
 
-def json_response(code: Code, message: str, request: HttpRequest) -> HttpResponse:
+def json_response(
+    code: Code, message: str, request: HttpRequest, *, field: str | None = None
+) -> HttpResponse:
     """The same shape for what never reaches a view."""
-    data = body(code, message, request_id=getattr(request, "request_id", ""))
+    data = body(code, message, field=field, request_id=getattr(request, "request_id", ""))
     return HttpResponse(json.dumps(data), content_type="application/json", status=CODES[code].rest)
 
 

@@ -13,6 +13,7 @@ from google.protobuf.message_factory import GetMessageClass
 from apps.common.actor import Actor, Role
 from apps.control.node import Node
 from kvcm_platform.core.errors import invalid
+from kvcm_platform.core.validation.values import text
 from kvcm_platform.pb import admin_service_pb2 as pb
 from kvcm_platform.pb import debug_service_pb2 as debug_pb
 from kvcm_platform.pb import kvcm_v1_pb2 as v1
@@ -37,10 +38,8 @@ class Call:
         return getattr(self.request, name)
 
     def required_text(self, name: str) -> str:
-        """A text of the request. Raises INVALID_ARGUMENT where it is empty."""
-        if not getattr(self.request, name):
-            raise invalid(name, "is required")
-        return str(getattr(self.request, name))
+        """A text of the request. Raises INVALID_ARGUMENT where it is empty or none."""
+        return text(name, getattr(self.request, name), is_required=True)
 
 
 @dataclass(frozen=True, slots=True)

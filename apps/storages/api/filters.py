@@ -7,6 +7,7 @@ from datetime import datetime
 from django.db.models import Q, QuerySet
 from django_filters import rest_framework as filters
 
+from apps.common.api.moments import MomentFilter
 from apps.storages.choices import STORAGE_TYPES, IncidentKind, choices_of
 from apps.storages.models import Storage, StorageIncident
 
@@ -30,8 +31,8 @@ class IncidentFilter(filters.FilterSet):
     storage = filters.CharFilter(field_name="storage_name")
     kind = filters.MultipleChoiceFilter(choices=choices_of(IncidentKind))
     open = filters.BooleanFilter(field_name="ended_at", lookup_expr="isnull")
-    since = filters.IsoDateTimeFilter(method="ended_since")
-    until = filters.IsoDateTimeFilter(field_name="started_at", lookup_expr="lt")
+    since = MomentFilter(method="ended_since")
+    until = MomentFilter(field_name="started_at", lookup_expr="lt")
 
     class Meta:
         model = StorageIncident

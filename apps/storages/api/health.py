@@ -61,7 +61,10 @@ def _span(
 ) -> dict[str, Any]:
     """The wanted span with its defaults. Raises INVALID_ARGUMENT where it makes too many points or none."""
     until = until or timezone.now()
-    since = since or until - timedelta(hours=1)
+    try:
+        since = since or until - timedelta(hours=1)
+    except OverflowError as error:
+        raise invalid("until", "is before any check") from error
     seconds = (until - since).total_seconds()
     if seconds <= 0:
         raise invalid("since", "must be before until")

@@ -13,6 +13,8 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 _ACCOUNT = re.compile(r"[\w.@+-]{1,150}")
 # URIs carry paths without percent-encoding, so what would end the path cannot be part of one.
 _BREAKS_URI = re.compile(r"[\x00-\x20\x7f-\x9f\u2028\u2029\ud800-\udfff?#%\\]")
+_UNSTORABLE = re.compile(r"[\x00\ud800-\udfff]")
+"""PostgreSQL keeps no NUL, and half of a surrogate pair can be neither stored nor shown as UTF-8."""
 _SEGMENT_BYTES = 255
 """The longest name that file systems take."""
 
@@ -32,6 +34,8 @@ def text(name: str, value: Any, *, is_required: bool, at_most: int = 4096) -> st
         raise invalid(name, "is required")
     if len(value) > at_most:
         raise invalid(name, f"must have at most {at_most} characters")
+    if _UNSTORABLE.search(value):
+        raise invalid(name, "must not contain NUL or half of a surrogate pair")
     return value
 
 
