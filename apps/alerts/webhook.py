@@ -11,6 +11,7 @@ from __future__ import annotations
 import http.client
 import ipaddress
 import json
+import re
 import socket
 import ssl
 import threading
@@ -22,6 +23,9 @@ from urllib.parse import urlsplit
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 _TOLD_BYTES = 300
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+"""What a receiver answers is noted as it is told; a database need not take all of it."""
+_PUBLIC_V6 = ipaddress.ip_network("2000::/3")
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +59,8 @@ def post(
     except (OSError, http.client.HTTPException, ValueError) as problem:
         error = str(problem) or type(problem).__name__
     is_sent = status is not None and 200 <= status < 300
-    return Outcome(is_sent, status, "" if is_sent else error[:_TOLD_BYTES], (time.monotonic() - began) * 1000)
+    told = "" if is_sent else _CONTROL.sub(" ", error)[:_TOLD_BYTES]
+    return Outcome(is_sent, status, told, (time.monotonic() - began) * 1000)
 
 
 def _posted(
@@ -81,7 +86,8 @@ def _posted(
         answer = connection.getresponse()
         said = b"" if 200 <= answer.status < 300 else answer.read(_TOLD_BYTES)
         return answer.status, f"{answer.status} {answer.reason}: {said.decode(errors='replace')}".rstrip(": ")
-    except OSError as error:
+    except (OSError, AttributeError, http.client.HTTPException) as error:
+        # Cut off in the middle, TLS loses its state and whatever is done next fails in its own way.
         if time.monotonic() >= deadline:
             raise TimeoutError("no whole answer in time") from error
         raise
@@ -120,8 +126,8 @@ def _resolved(host: str, port: int, deadline: float) -> list[Any]:
     def ask() -> None:
         try:
             answer.extend(socket.getaddrinfo(host, port, type=socket.SOCK_STREAM))
-        except OSError as error:
-            answer.append(error)
+        except (OSError, UnicodeError) as error:
+            answer.append(error if isinstance(error, OSError) else OSError(f"{host} is no name of a host"))
 
     thread = threading.Thread(target=ask, daemon=True)
     thread.start()
@@ -139,6 +145,9 @@ def may_call(address: str, allowed: Sequence[Network]) -> bool:
     if isinstance(ip, ipaddress.IPv6Address) and ip.ipv4_mapped is not None:
         ip = ip.ipv4_mapped
     is_public = ip.is_global and not ip.is_multicast
+    if isinstance(ip, ipaddress.IPv6Address):
+        # Outside are NAT64 and the like: an IPv4 address is inside of theirs, and whose is not looked at.
+        is_public = is_public and ip in _PUBLIC_V6 and ip.sixtofour is None and ip.teredo is None
     return is_public or any(ip.version == each.version and ip in each for each in allowed)
 
 

@@ -9,6 +9,7 @@ from rest_framework import serializers
 from apps.alerts.choices import ALERT_STATES, DELIVERY_STATES, EVENTS, SEVERITIES
 from apps.alerts.models import Alert, AlertDelivery, AlertSilence, AlertTransition
 from apps.alerts.selectors import alert_groups
+from apps.common.api.strict import StrictSerializer
 
 
 class ParameterOutput(serializers.Serializer):
@@ -52,7 +53,7 @@ class RuleOutput(serializers.Serializer):
     updated_at = serializers.DateTimeField()
 
 
-class RuleChange(serializers.Serializer):
+class RuleChange(StrictSerializer):
     """A partial update: what is absent stays. `version` or If-Match guards against lost updates."""
 
     version = serializers.IntegerField(required=False)
@@ -107,12 +108,12 @@ class TransitionOutput(serializers.ModelSerializer):
         read_only_fields = fields
 
 
-class AcknowledgeInput(serializers.Serializer):
+class AcknowledgeInput(StrictSerializer):
     acknowledged = serializers.BooleanField(source="is_acknowledged", default=True)
     note = serializers.CharField(allow_blank=True, default="")
 
 
-class SilenceInput(serializers.Serializer):
+class SilenceInput(StrictSerializer):
     """Empty `rule` and `subject` fit everything; `subject` may hold `*` and `?`."""
 
     rule = serializers.CharField(source="rule_name", allow_blank=True, default="")
@@ -130,7 +131,7 @@ class SilenceOutput(serializers.ModelSerializer):
         read_only_fields = fields
 
 
-class ReceiverChange(serializers.Serializer):
+class ReceiverChange(StrictSerializer):
     """A partial update; `secret` is written only, the empty one sends no such header."""
 
     version = serializers.IntegerField(required=False)

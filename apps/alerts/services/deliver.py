@@ -13,11 +13,12 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from itertools import takewhile
 
 from django.conf import settings
 from django.db import close_old_connections, transaction
+from django.db.models import Q
 from django.utils import timezone
 
 from apps.alerts.choices import DeliveryState
@@ -31,6 +32,8 @@ RUN_SECONDS = 20.0
 _AT_ONCE = 8
 _A_RUN = 200
 _CLAIM_MARGIN = timedelta(seconds=10)
+_FARTHEST = timedelta(seconds=2 * LONGEST_RETRY_SECONDS)
+"""No message is due later than this: the clock went back, and it must not wait for the old time."""
 
 
 @dataclass(slots=True)
@@ -67,7 +70,7 @@ def _due(receiver: AlertReceiver) -> list[int]:
     now = timezone.now()
     queued = AlertDelivery.objects.filter(receiver=receiver, state=DeliveryState.QUEUED.value)
     rows = queued.order_by("id").values_list("id", "due_at")[:_A_RUN]
-    return [pk for pk, _ in takewhile(lambda row: row[1] <= now, rows)]
+    return [pk for pk, _ in takewhile(lambda row: row[1] <= now or row[1] > now + _FARTHEST, rows)]
 
 
 def _send_in_order(
@@ -87,13 +90,19 @@ def _send_in_order(
     return states
 
 
+def claimed_until(receiver: AlertReceiver, *, now: datetime) -> datetime:
+    """By then who claimed a message of this receiver has sent it, or died."""
+    return now + timedelta(seconds=receiver.timeout_seconds) + _CLAIM_MARGIN
+
+
 def _claim(pk: int) -> AlertDelivery | None:
     with transaction.atomic():
         rows = AlertDelivery.objects.select_for_update(of=("self",)).select_related("receiver")
-        delivery = rows.filter(pk=pk, state=DeliveryState.QUEUED.value, due_at__lte=timezone.now()).first()
+        now = timezone.now()
+        is_due = Q(due_at__lte=now) | Q(due_at__gt=now + _FARTHEST)
+        delivery = rows.filter(is_due, pk=pk, state=DeliveryState.QUEUED.value).first()
         if delivery is not None:
-            lasts = timedelta(seconds=delivery.receiver.timeout_seconds)
-            delivery.due_at = timezone.now() + lasts + _CLAIM_MARGIN
+            delivery.due_at = claimed_until(delivery.receiver, now=now)
             delivery.save(update_fields=["due_at"])
         return delivery
 

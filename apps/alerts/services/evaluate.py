@@ -226,7 +226,12 @@ def _ask(condition: Condition, parameters: Mapping[str, float]) -> dict[str, Fin
 
 
 def _lease_take(owner: str, now: datetime) -> bool:
-    """Whether the lease was free, or its holder is past it."""
+    """Whether the lease was free, or its holder is past it.
+
+    One that ends later than a whole lease from now was taken before the clock went back.
+    """
     EvaluationLease.objects.get_or_create(pk=EvaluationLease.SINGLETON)
-    free = EvaluationLease.objects.filter(Q(until=None) | Q(until__lte=now))
-    return free.update(owner=owner, until=now + timedelta(seconds=LEASE_SECONDS)) == 1
+    until = now + timedelta(seconds=LEASE_SECONDS)
+    is_over = Q(until__lte=now) | Q(until__gt=until + timedelta(seconds=LEASE_SECONDS))
+    free = EvaluationLease.objects.filter(Q(until=None) | is_over)
+    return free.update(owner=owner, until=until) == 1

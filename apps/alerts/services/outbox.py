@@ -29,9 +29,14 @@ def resolved_queue(alert: Alert, *, at: datetime) -> None:
 
 
 def delivery_queue(
-    receiver: AlertReceiver, *, event: str, at: datetime, alert: Alert | None = None
+    receiver: AlertReceiver,
+    *,
+    event: str,
+    at: datetime,
+    alert: Alert | None = None,
+    due_at: datetime | None = None,
 ) -> AlertDelivery:
-    """Queue one message, or note that the queue is full."""
+    """Queue one message, or note that the queue is full. `due_at` = when senders may take it, now without."""
     waiting = AlertDelivery.objects.filter(receiver=receiver, state=DeliveryState.QUEUED.value).count()
     is_full = waiting >= QUEUE_AT_MOST
     return AlertDelivery.objects.create(
@@ -40,7 +45,7 @@ def delivery_queue(
         event=event,
         body={"event": event, "alert": None if alert is None else alert_form(alert)},
         state=(DeliveryState.DROPPED if is_full else DeliveryState.QUEUED).value,
-        due_at=at,
+        due_at=due_at or at,
         created_at=at,
         ended_at=at if is_full else None,
         error=f"{QUEUE_AT_MOST} messages wait already" if is_full else "",

@@ -11,7 +11,7 @@ from django.utils import timezone
 
 from apps.alerts.models import AlertDelivery, AlertReceiver
 from apps.alerts.selectors import receiver_get
-from apps.alerts.services.deliver import delivery_send
+from apps.alerts.services.deliver import claimed_until, delivery_send
 from apps.alerts.services.outbox import delivery_queue
 from apps.alerts.validation import check_header, check_secret, check_severity, check_timeout, check_url
 from apps.audit.services import audit_record
@@ -103,8 +103,11 @@ def receiver_test(*, acting: Actor, name: str) -> AlertDelivery:
     """Send a message that says it is a test, now and once; returns how it went. Raises NOT_FOUND."""
     _require_admin(acting)
     receiver = receiver_get(name=name)
+    now = timezone.now()
     with transaction.atomic():
-        delivery = delivery_queue(receiver, event="test", at=timezone.now())
+        # Claimed as it is made: a sender that comes by meanwhile would send it, too.
+        claimed = claimed_until(receiver, now=now)
+        delivery = delivery_queue(receiver, event="test", at=now, due_at=claimed)
         audit_record(acting=acting, action="alert_receiver.test", kind="alert_receiver", name=name)
     return delivery_send(delivery=delivery, is_last_try=True)
 

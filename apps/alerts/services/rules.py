@@ -23,6 +23,8 @@ from kvcm_platform.core.validation.values import check_object_name
 from kvcm_platform.core.validation.versions import require_version
 
 _SEEDER = Actor.system("alerts")
+RULES_AT_MOST = 500
+"""Each is evaluated every few seconds, one after the other."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +40,7 @@ class RuleSettings:
 
 
 def rule_add(*, acting: Actor, name: str, condition: str, settings: RuleSettings) -> AlertRule:
-    """Add a rule. Raises INVALID_ARGUMENT, and DUPLICATE for a taken name."""
+    """Add a rule. Raises INVALID_ARGUMENT, DUPLICATE for a taken name, CAPACITY for too many."""
     acting.require_all_groups()
     check_object_name(name)
     known = condition_get(name=condition)
@@ -47,6 +49,8 @@ def rule_add(*, acting: Actor, name: str, condition: str, settings: RuleSettings
     with transaction.atomic():
         if AlertRule.objects.filter(name=name).exists():
             raise DomainError(Code.DUPLICATE, f"alert rule {name} exists", field="name")
+        if acting is not _SEEDER and AlertRule.objects.count() >= RULES_AT_MOST:
+            raise DomainError(Code.CAPACITY, f"there are {RULES_AT_MOST} rules already")
         rule.save(force_insert=True)
         audit_record(acting=acting, action="alert_rule.add", kind="alert_rule", name=name, after=_state(rule))
     return rule

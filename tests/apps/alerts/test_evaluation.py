@@ -192,6 +192,15 @@ def test_only_the_holder_of_the_lease_evaluates(world: World) -> None:
     assert states() == [("nfs_a", "pending")]
 
 
+def test_a_lease_from_before_the_clock_went_back_holds_nobody_up(world: World) -> None:
+    """Its holder died, and the old time is hours away."""
+    world.round()
+    EvaluationLease.objects.update(owner="dead", until=world.now + timedelta(hours=5))
+    world.holds_for("nfs_a")
+    assert world.round().is_held
+    assert states() == [("nfs_a", "pending")]
+
+
 def test_who_lost_the_lease_meanwhile_changes_nothing(world: World) -> None:
     fire(world, "nfs_a")
     world.holds_for()

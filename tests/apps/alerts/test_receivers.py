@@ -6,7 +6,7 @@ import json
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -23,6 +23,7 @@ from apps.alerts.services import (
     outbox,
     receiver_add,
     receiver_remove,
+    receiver_test,
 )
 from apps.alerts.services.outbox import delivery_queue
 from apps.alerts.webhook import Outcome, may_call, networks, post
@@ -43,18 +44,21 @@ class Hook:
     def __init__(self) -> None:
         self.got: list[tuple[dict[str, str], dict[str, Any]]] = []
         self.status = 200
+        self.said = b"oops"
+        self.meanwhile: Callable[[], object] = lambda: None
         hook = self
 
         class Handler(BaseHTTPRequestHandler):
             def do_POST(self) -> None:
                 body = self.rfile.read(int(self.headers["Content-Length"]))
                 hook.got.append((dict(self.headers), json.loads(body)))
+                hook.meanwhile()
                 self.send_response(hook.status)
                 if hook.status == 302:
                     self.send_header("Location", hook.url)
-                self.send_header("Content-Length", "4")
+                self.send_header("Content-Length", str(len(hook.said)))
                 self.end_headers()
-                self.wfile.write(b"oops")
+                self.wfile.write(hook.said)
 
             def log_message(self, *_: object) -> None:
                 return
@@ -240,6 +244,12 @@ def test_a_redirect_is_not_followed(hook: Hook) -> None:
         ("0.0.0.0", "", False),  # noqa: S104
         ("224.0.0.1", "", False),
         ("::ffff:127.0.0.1", "", False),
+        ("::127.0.0.1", "", False),
+        ("64:ff9b::7f00:1", "", False),
+        ("64:ff9b:1::a00:1", "", False),
+        ("2002:7f00:1::1", "", False),
+        ("fec0::1", "", False),
+        ("64:ff9b::7f00:1", "64:ff9b::/96", True),
         ("10.1.2.3", "10.1.0.0/16", True),
         ("10.2.2.3", "10.1.0.0/16, ::1/128", False),
         ("::ffff:10.1.2.3", "10.1.0.0/16", True),
@@ -268,6 +278,35 @@ def test_the_address_that_was_checked_is_the_one_called(hook: Hook, monkeypatch:
     outcome = post(f"http://pager.example:{port}/", {}, headers={}, timeout=2, allowed=LOOPBACK)
     assert outcome.is_sent and asked[0] == "pager.example" and asked.count("pager.example") == 1
     assert hook.got[0][0]["Host"] == f"pager.example:{port}"
+
+
+def test_a_name_that_no_host_can_have() -> None:
+    outcome = post(f"http://{'a' * 70}.example/", {}, headers={}, timeout=2)
+    assert not outcome.is_sent and "no name of a host" in outcome.error
+
+
+def test_what_a_receiver_says_can_be_stored(hook: Hook, reachable: None) -> None:
+    hook.status, hook.said = 500, b"\x00\x1b["
+    queue(receiver(hook.url))
+    deliveries_send()
+    (delivery,) = AlertDelivery.objects.all()
+    assert (delivery.attempts, delivery.error) == (1, "500 Internal Server Error:   [")
+
+
+def test_a_test_is_sent_once_however_slow(hook: Hook, reachable: None) -> None:
+    """A worker that comes by while the receiver takes its time leaves the message alone."""
+    pager = receiver(hook.url)
+    hook.meanwhile = deliveries_send
+    receiver_test(acting=ADMIN, name=pager.name)
+    deliveries_send()
+    assert [body["event"] for _, body in hook.got] == ["test"]
+
+
+def test_messages_from_before_the_clock_went_back(hook: Hook, reachable: None) -> None:
+    pager = receiver(hook.url)
+    ahead = timezone.now() + timedelta(hours=5)
+    delivery_queue(pager, event="test", at=ahead)
+    assert deliveries_send().sent == 1
 
 
 def test_networks_are_checked_at_start() -> None:

@@ -9,6 +9,7 @@ from django.test import Client
 from django.utils import timezone
 
 from apps.alerts.models import Alert, AlertSilence
+from apps.alerts.services import rules
 from apps.audit.models import AuditEntry
 from apps.common.actor import Role
 from apps.live.overview import overview
@@ -31,6 +32,28 @@ def firing(world: World) -> World:
 
 def subjects(answer: object) -> list[str]:
     return [row["subject"] for row in answer.json()["results"]]  # type: ignore[attr-defined]
+
+
+def test_misspelled_members_are_refused_by_name(api: Api, firing: World) -> None:
+    admin, until = api(Role.ADMIN), (timezone.now() + timedelta(hours=1)).isoformat()
+    alert = Alert.objects.get()
+    for path, body in [
+        ("alert-rules/", {"name": "mine", "condition": "disk_hangs", "for_second": 1}),
+        ("alert-silences/", {"until": until, "reason": "night", "subjects": "nfs_a"}),
+        ("alert-receivers/", {"name": "pager", "url": "https://a.example/", "timeout": 1}),
+        (f"alerts/{alert.pk}/acknowledge/", {"acknowledge": False}),
+    ]:
+        answer = admin.post(f"{BASE}/{path}", body)
+        assert (answer.status_code, answer.json()["field"]) == (400, list(body)[-1])
+
+
+def test_rules_are_bounded(api: Api, firing: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rules, "RULES_AT_MOST", 2)
+    made = [
+        api().post(f"{BASE}/alert-rules/", {"name": name, "condition": "disk_hangs"}) for name in ("a", "b")
+    ]
+    assert [answer.status_code for answer in made] == [201, 409]
+    assert made[1].json()["code"] == "capacity"
 
 
 def test_the_list_shows_what_fires_unless_asked_for_more(api: Api, firing: World) -> None:
