@@ -109,6 +109,8 @@ class TransitionOutput(serializers.ModelSerializer):
 
 
 class AcknowledgeInput(StrictSerializer):
+    """Whether somebody looks after the alert, and what they have to say."""
+
     acknowledged = serializers.BooleanField(source="is_acknowledged", default=True)
     note = serializers.CharField(allow_blank=True, default="")
 

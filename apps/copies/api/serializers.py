@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from rest_framework import serializers
 
+from apps.common.api.strict import StrictSerializer
 from apps.copies.choices import DIRECTIONS, RETENTIONS, RUN_STATES
 
 SCOPES = [("all", "all"), ("idle", "idle")]
 
 
-class MigrationInput(serializers.Serializer):
+class MigrationInput(StrictSerializer):
     """Blocks of a group, or of one instance, that are to go from one storage to another."""
 
     source = serializers.CharField(allow_blank=True)

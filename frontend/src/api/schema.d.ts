@@ -862,6 +862,7 @@ export interface components {
             /** Format: date-time */
             last_login: string | null;
         };
+        /** @description Whether somebody looks after the alert, and what they have to say. */
         AcknowledgeInputRequest: {
             /** @default true */
             acknowledged: boolean;

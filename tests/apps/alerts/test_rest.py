@@ -53,7 +53,7 @@ def test_rules_are_bounded(api: Api, firing: World, monkeypatch: pytest.MonkeyPa
         api().post(f"{BASE}/alert-rules/", {"name": name, "condition": "disk_hangs"}) for name in ("a", "b")
     ]
     assert [answer.status_code for answer in made] == [201, 409]
-    assert made[1].json()["code"] == "capacity"
+    assert made[1].json()["code"] == "reach_max_entity_capacity"
 
 
 def test_the_list_shows_what_fires_unless_asked_for_more(api: Api, firing: World) -> None:

@@ -27,6 +27,13 @@ def body(**more: Any) -> dict[str, Any]:
     return {"source": "nfs_a", "target": "nfs_b", "instance_group": "chat", **more}
 
 
+def test_a_misspelled_member_moves_nothing(api: Api, sent: list[str], write: Write) -> None:
+    write(KEYS)
+    answer = api(Role.OPERATOR).post(URL, body(dryrun=True))
+    assert (answer.status_code, answer.json()["field"]) == (400, "dryrun")
+    assert (sent, CopyRun.objects.count()) == ([], 0)
+
+
 def test_from_request_to_done(api: Api, sent: list[str], write: Write, read: Read) -> None:
     write(KEYS)
     client = api(Role.OPERATOR)
