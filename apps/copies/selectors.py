@@ -33,13 +33,16 @@ def run_get(*, acting: Actor, run_id: int) -> CopyRun:
 
 
 def open_requests(*, at_most: int) -> list[CopyRequest]:
-    """What was requested and is not over, the oldest first."""
+    """What was requested and is not over, first what nobody looked at for longest.
+
+    Those that cannot go on for now must not keep the others from their turn.
+    """
     runs = CopyRun.objects.filter(
         direction=Direction.REQUEST.value,
         state__in=[state.value for state in OPEN_STATES],
         is_cancel_wanted=False,
     )
-    return [run.request() for run in runs.order_by("id")[:at_most]]
+    return [run.request() for run in runs.order_by("updated_at", "id")[:at_most]]
 
 
 def requests_waiting() -> list[CopyRun]:

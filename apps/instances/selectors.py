@@ -82,6 +82,10 @@ def group_entries() -> list[GroupEntry]:
     return [detail.entry for detail in group_details(list(InstanceGroup.objects.order_by("name")))]
 
 
+def group_names() -> set[str]:
+    return set(InstanceGroup.objects.values_list("name", flat=True))
+
+
 def groups_migrate() -> bool:
     """Whether some group has a migration policy that is on."""
     policies = InstanceGroup.objects.filter(migration__isnull=False).values_list("migration", flat=True)

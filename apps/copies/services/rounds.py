@@ -18,7 +18,8 @@ from apps.copies.choices import OPEN_STATES, RunState
 from apps.copies.models import CopyRun
 from apps.copies.selectors import open_requests
 from apps.copies.services.troubles import troubles_note
-from apps.instances.selectors import groups_migrate
+from apps.instances.selectors import group_names, groups_migrate
+from apps.storages.selectors import storage_names
 from kvcm_platform.core.migration import CopyRequest, Direction
 from kvcm_platform.duties.copies import ROUND_SECONDS, Blocked, CopyRound
 from kvcm_platform.duties.copy_waves import Migration, Stop, Tally
@@ -39,6 +40,7 @@ T = TypeVar("T")
 def copies_work(*, seconds: float = ROUND_SECONDS) -> dict[str, int]:
     """One round of everything that has to move. Returns blocks copied, by migration."""
     cancelled_end()
+    aimless_end()
     requests = open_requests(at_most=REQUESTS_AT_ONCE)
     if not requests and not groups_migrate():
         policy_runs_end(going_on=())
@@ -206,6 +208,19 @@ def cancelled_end() -> None:
     for row in CopyRun.objects.filter(state__in=_OPEN, is_cancel_wanted=True):
         _end(row)
         row.save()
+
+
+def aimless_end() -> None:
+    """Ends requests whose group or storages were removed: one that comes back by that name is another."""
+    groups, storages = group_names(), storage_names()
+    for row in CopyRun.objects.filter(state__in=_OPEN, direction=Direction.REQUEST.value):
+        gone = [f"storage {name}" for name in (row.source, row.target) if name not in storages]
+        if row.group_name not in groups:
+            gone.insert(0, f"instance group {row.group_name}")
+        if gone:
+            row.state, row.ended_at = RunState.FAILED.value, timezone.now()
+            row.stop, row.detail = Stop.STORAGE.value, f"{' and '.join(gone)} was removed"
+            row.save()
 
 
 def runs_forget() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,10 +14,12 @@ from apps.audit.models import AuditEntry
 from apps.common.actor import Role
 from apps.common.queue import COPIES_TASK
 from apps.copies.models import CopyRun
+from apps.copies.services.rounds import REQUESTS_AT_ONCE
 from apps.copies.tasks import run_copies
 from kvcm_platform.core.registry import InstanceEntry
 from tests.apps.conftest import Api
 from tests.apps.copies.conftest import BLOCK, Read, Write
+from tests.factories.objects import make_group, make_storage
 
 pytestmark = pytest.mark.django_db(transaction=True)
 URL = "/api/v1/cache/migrations/"
@@ -141,6 +144,40 @@ def test_the_same_way_twice(api: Api, sent: list[str], model: InstanceEntry) -> 
     client = api(Role.OPERATOR)
     assert client.post(URL, body()).status_code == 201
     assert client.post(URL, body()).status_code == 409
+
+
+def test_requests_that_cannot_go_on_keep_no_other_waiting(
+    api: Api, sent: list[str], write: Write, read: Read, tmp_path: Path
+) -> None:
+    """As many as a round takes, whose source is off, before one that could move."""
+    write(KEYS)
+    client = api(Role.OPERATOR)
+    make_storage(tmp_path, "nfs_c", is_enabled=False)
+    stuck = {"group_name": "chat", "source": "nfs_c", "target": "nfs_b", "retention": "keep_both"}
+    CopyRun.objects.bulk_create(
+        CopyRun(**stuck, direction="request", state="queued", trigger="t") for _ in range(REQUESTS_AT_ONCE)
+    )
+    wanted = client.post(URL, body()).json()["id"]
+    run_copies()
+    run_copies()
+    assert client.get(f"{URL}{wanted}/").json()["state"] == "done"
+    assert CopyRun.objects.filter(source="nfs_c", detail="nfs_c: disabled").count() == REQUESTS_AT_ONCE
+
+
+def test_requests_of_what_was_removed_are_over(
+    api: Api, sent: list[str], index: redis.Redis, model: InstanceEntry, tmp_path: Path
+) -> None:
+    client = api(Role.OPERATOR)
+    make_storage(tmp_path, "nfs_c")
+    make_group("idle")
+    ways = [body(instance_group="idle"), body(target="nfs_c")]
+    ids = [client.post(URL, way).json()["id"] for way in ways]
+    assert client.delete("/api/v1/instance-groups/idle/").status_code == 204
+    assert client.delete("/api/v1/storages/nfs_c/").status_code == 204
+    run_copies()
+    runs = [client.get(f"{URL}{run_id}/").json() for run_id in ids]
+    assert [run["state"] for run in runs] == ["failed", "failed"]
+    assert [run["detail"] for run in runs] == ["instance group idle was removed", "storage nfs_c was removed"]
 
 
 def test_who_may_what(api: Api, sent: list[str], model: InstanceEntry) -> None:
