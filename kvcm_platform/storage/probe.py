@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import errno
+import re
 import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from kvcm_platform.core.registry import StorageEntry
-from kvcm_platform.storage.backend import ProbeOrder, ProbeResult
+from kvcm_platform.core.validation.values import INT64
+from kvcm_platform.storage.backend import ProbeOrder, ProbeResult, SegmentSeen
 from kvcm_platform.storage.registry import KINDS
 
 __all__ = ["PROBE_SECONDS", "ProbeResult", "probe"]
@@ -28,6 +30,8 @@ class _Probing:
 _running: dict[str, _Probing] = {}
 """By target: to one that hangs no other is added."""
 _lock = threading.Lock()
+_UNSTORABLE = re.compile(r"[\x00\ud800-\udfff]")
+_LONGEST_NAME = 128
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS})
 
 
@@ -52,7 +56,25 @@ def probe(
         target = f"{entry.type}:{kind.target(entry)}"
     except (KeyError, ValueError) as error:
         return ProbeResult(False, f"the spec cannot be used: {error!r}")
-    return _within(seconds, target, lambda: kind.probe(entry, order))
+    return _storable(_within(seconds, target, lambda: kind.probe(entry, order)))
+
+
+def _storable(result: ProbeResult) -> ProbeResult:
+    """The result without what cannot be put on record, whatever it was that answered."""
+    kept = tuple(segment for segment in result.segments if _is_storable(segment))
+    message = _UNSTORABLE.sub("?", result.message)
+    if len(kept) < len(result.segments):
+        left_out = f"{len(result.segments) - len(kept)} segments with names or sizes that cannot be kept"
+        message = "; ".join(filter(None, (message, left_out)))
+    return replace(
+        result, message=message, segments=kept, content_life=_UNSTORABLE.sub("?", result.content_life)
+    )
+
+
+def _is_storable(segment: SegmentSeen) -> bool:
+    names = (segment.node_id, segment.segment_id)
+    is_named = all(0 < len(name) <= _LONGEST_NAME and not _UNSTORABLE.search(name) for name in names)
+    return is_named and 0 <= segment.size_bytes <= INT64 and 0 <= segment.used_bytes <= INT64
 
 
 def _within(seconds: float, target: str, work: Callable[[], ProbeResult]) -> ProbeResult:

@@ -14,7 +14,7 @@ from queue import Empty, SimpleQueue
 from threading import Event
 
 import structlog
-from django.db import DatabaseError
+from django.db import InterfaceError, OperationalError
 from django.utils import timezone
 
 from apps.storages.services.checks import CheckedStorage, checks_note
@@ -47,10 +47,10 @@ class CheckRound:
         self._came: SimpleQueue[CheckedStorage] = SimpleQueue()
         self._over = Event()
         self._seen_twice: set[str] = set()
-        self._error: DatabaseError | None = None
+        self._error: OperationalError | InterfaceError | None = None
 
     def run(self, entries: Collection[StorageEntry]) -> int:
-        """Check them all; how many checks were noted. Raises the last database error, after the round."""
+        """Check them all; how many checks were noted. Raises what the database failed with, at the end."""
         if not entries:
             return 0
         # Asked for here: the threads of the checks have no connection to the database.
@@ -101,9 +101,15 @@ class CheckRound:
             return []
         try:
             doubtful = checks_note(checks=batch, usages=self._usages, limits=self._limits)
-        except DatabaseError as error:
+        except (OperationalError, InterfaceError) as error:
             log.warning("results of checks could not be noted", error=str(error))
             self._error = error
+            return []
+        except Exception:
+            # One result that cannot be noted must not take those with it that came at the same time.
+            if len(batch) > 1:
+                return [entry for check in batch for entry in self._note([check])]
+            log.exception("the result of a check could not be noted", storage=batch[0].entry.name)
             return []
         again = [c.entry for c in batch if c.entry.name in doubtful - self._seen_twice]
         self._seen_twice.update(entry.name for entry in again)

@@ -17,7 +17,7 @@ from django.db.models import F
 from django.utils import timezone
 
 from apps.storages.choices import OrphanRunState
-from apps.storages.models import OrphanRun
+from apps.storages.models import UNDER_WAY, OrphanRun
 from apps.storages.services.opening import owner_of
 from apps.storages.services.orphans import LOST_SECONDS
 from kvcm_platform.core.errors import DomainError
@@ -107,11 +107,20 @@ def _take(run_id: int, holder: str) -> OrphanRun | None:
     now = timezone.now()
     run = OrphanRun.objects.select_for_update().select_related("storage").filter(pk=run_id).first()
     fresh = now - timedelta(seconds=LOST_SECONDS)
-    running = OrphanRun.objects.filter(state=OrphanRunState.RUNNING.value, seen_at__gte=fresh)
-    # One at a time: each keeps a thread of a worker for as long as it takes.
-    if run is None or running.exists():
+    # One seen in the future was seen before the clock went back: it is asked again like one that is lost.
+    running = OrphanRun.objects.filter(
+        state=OrphanRunState.RUNNING.value,
+        seen_at__gte=fresh,
+        seen_at__lte=now + timedelta(seconds=LOST_SECONDS),
+    )
+    if run is None or run.state not in UNDER_WAY:
         return None
-    if run.state not in (OrphanRunState.QUEUED.value, OrphanRunState.RUNNING.value):
+    if run.is_cancel_asked and (run.seen_at is None or run.seen_at < fresh):
+        # Whoever had it died before it stopped; it must not delete for another while.
+        OrphanRun.objects.filter(pk=run.pk).update(state=OrphanRunState.CANCELLED.value, ended_at=now)
+        return None
+    # One at a time: each keeps a thread of a worker for as long as it takes.
+    if running.exists():
         return None
     OrphanRun.objects.filter(pk=run.pk).update(
         state=OrphanRunState.RUNNING.value,

@@ -6,6 +6,7 @@ from datetime import timedelta
 from functools import partial
 
 from django.db import IntegrityError, transaction
+from django.db.models import Q
 from django.utils import timezone
 
 from apps.audit.services import audit_record
@@ -92,7 +93,9 @@ def orphan_runs_resume() -> int:
     """Hand on runs that nobody carries out: their message was lost, or who had them died."""
     long_ago = timezone.now() - timedelta(seconds=LOST_SECONDS)
     queued = OrphanRun.objects.filter(state=OrphanRunState.QUEUED.value, asked_at__lt=long_ago)
-    lost = OrphanRun.objects.filter(state=OrphanRunState.RUNNING.value, seen_at__lt=long_ago)
+    running = OrphanRun.objects.filter(state=OrphanRunState.RUNNING.value)
+    ahead = timezone.now() + timedelta(seconds=LOST_SECONDS)
+    lost = running.filter(Q(seen_at__lt=long_ago) | Q(seen_at__gt=ahead))
     lost.filter(tries__gte=MOST_TRIES).update(
         state=OrphanRunState.FAILED.value,
         ended_at=timezone.now(),

@@ -67,6 +67,8 @@ def _leave(acting: Actor, storage: Storage) -> Storage:
     row = Storage.objects.select_for_update().filter(pk=storage.pk).first()
     if row is None:
         raise DomainError(Code.NOT_FOUND, f"storage {storage.name} was removed", field="name")
+    if row.is_leaving:
+        return row  # Somebody else was faster: it is counted, and given up, from there.
     now = timezone.now()
     row.is_leaving, row.is_abandoned = True, False
     row.version += 1

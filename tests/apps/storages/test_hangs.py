@@ -8,19 +8,24 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import redis
+from django.utils import timezone
 
 from apps.storages.models import Storage, StorageHealthSample
-from apps.storages.services import storage_add
+from apps.storages.services import checking, storage_add
 from apps.storages.tasks import check_storages
+from kvcm_platform.core.registry import StorageEntry
 from kvcm_platform.core.types import StorageType
 from kvcm_platform.core.uris import MARKER
 from kvcm_platform.core.validation.storages import StorageSettings
 from kvcm_platform.index import keyspace
+from kvcm_platform.storage.backend import ProbeResult, SegmentSeen
 from kvcm_platform.storage.probe import PROBE_SECONDS, probe
+from kvcm_platform.storage.registry import KINDS
 from tests.apps.storages.looks import published
 from tests.factories.actors import ADMIN
 from tests.factories.objects import make_storage
@@ -110,6 +115,39 @@ def test_many_that_hang_cost_one_round_its_time_and_the_others_nothing(
         assert threading.active_count() <= before + 130
     assert check_storages()["unavailable"] == []
     assert published(index, names[0]).is_writable
+
+
+def test_a_result_that_cannot_be_noted_keeps_no_other_from_it(
+    index: redis.Redis, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("good", "odd", "other"):
+        make_storage(tmp_path, name)
+    began = timezone.now()
+
+    def look(entry: StorageEntry, **_: object) -> ProbeResult:
+        return ProbeResult(True, used_bytes=1 << 80 if entry.name == "odd" else 1, capacity_bytes=1 << 20)
+
+    monkeypatch.setattr(checking, "probe", look)
+    assert check_storages()["unavailable"] == []
+    seen = Storage.objects.filter(health_checked_at__gte=began).values_list("name", flat=True)
+    assert sorted(seen) == ["good", "other"]
+
+
+def test_what_no_database_keeps_is_not_noted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """An agent's name for itself, and what a server says, are theirs to choose."""
+    found = [
+        SegmentSeen("a", "1", "h:1", 1),
+        SegmentSeen("b\x00", "1", "h:2", 1),
+        SegmentSeen("c" * 129, "1", "", 1),
+    ]
+    found.append(SegmentSeen("d", "1", "h:3", 1 << 63))
+    result = ProbeResult(True, "it said \x00\ud800", segments=tuple(found), content_life="\x00")
+    kind = replace(KINDS[StorageType.NFS], probe=lambda *_: result)
+    monkeypatch.setitem(KINDS, StorageType.NFS, kind)
+    kept = probe(make_storage(tmp_path).entry())
+    assert [segment.node_id for segment in kept.segments] == ["a"]
+    assert kept.message == "it said ??; 3 segments with names or sizes that cannot be kept"
+    assert kept.content_life == "?"
 
 
 def test_a_server_that_takes_no_connection(index: redis.Redis, tmp_path: Path) -> None:

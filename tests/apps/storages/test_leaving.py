@@ -23,6 +23,7 @@ from apps.control.services.reconcile import reconcile
 from apps.storages.models import Storage, StorageHealthChange, StorageIncident
 from apps.storages.services import (
     departures_settle,
+    remove,
     storage_abandon,
     storage_remove,
     storage_restore,
@@ -100,6 +101,26 @@ def test_it_is_given_up(index: redis.Redis, tmp_path: Path) -> None:
     assert entry.has_lost(entry.number), "its objects need no deletion any more"
     assert refused(storage_restore, name="nfs_a") is Code.IN_USE
     assert AuditEntry.objects.filter(action="storage.abandon").count() == 1
+
+
+def test_two_removals_at_once_are_one(
+    index: redis.Redis, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second one saw the storage before the first one's removal, and comes after its giving up."""
+    occupy(index, make_storage(tmp_path))
+    original = remove.groups_naming
+
+    def meanwhile(*names: Any, **more: Any) -> Any:
+        monkeypatch.setattr(remove, "groups_naming", original)
+        storage_remove(acting=ADMIN, name="nfs_a", is_forced=True)
+        storage_abandon(acting=ADMIN, name="nfs_a")
+        return original(*names, **more)
+
+    monkeypatch.setattr(remove, "groups_naming", meanwhile)
+    staying = storage_remove(acting=ADMIN, name="nfs_a", is_forced=True)
+    assert staying is not None
+    assert Storage.objects.get().is_abandoned, "it does not come back to life"
+    assert AuditEntry.objects.filter(action="storage.remove").count() == 1
 
 
 def test_it_is_given_up_by_itself_where_that_is_wanted(index: redis.Redis, tmp_path: Path) -> None:

@@ -159,6 +159,30 @@ def test_a_run_whose_worker_died_is_taken_over(
     assert OrphanRun.objects.get().state == "failed"
 
 
+def test_a_cancelled_run_whose_worker_died_deletes_no_more(
+    api: Api, storage: Path, old: None, sent: list[str], empty_valkey: ValkeyServer
+) -> None:
+    run = orphans_search(acting=ADMIN, name="nfs_a", is_dry=False)
+    long_ago = timezone.now() - timedelta(minutes=2)
+    OrphanRun.objects.update(state="running", holder="dead", seen_at=long_ago, tries=1)
+    assert api(Role.OPERATOR).post(f"{RUNS}{run.pk}/cancel/").status_code == 200
+    assert orphan_runs_resume() == 1
+    assert carry_out(run.pk, empty_valkey) is None
+    assert (OrphanRun.objects.get().state, storage.exists()) == ("cancelled", True)
+
+
+def test_a_run_from_before_the_clock_went_back_is_taken_over(
+    storage: Path, old: None, sent: list[str], empty_valkey: ValkeyServer
+) -> None:
+    run = orphans_search(acting=ADMIN, name="nfs_a", is_dry=False)
+    ahead = timezone.now() + timedelta(hours=5)
+    OrphanRun.objects.update(state="running", holder="dead", seen_at=ahead, tries=1)
+    assert orphan_runs_resume() == 1
+    ended = carry_out(run.pk, empty_valkey)
+    assert ended is not None
+    assert ended.state == "done"
+
+
 def test_a_search_that_takes_too_long_ends(storage: Path, empty_valkey: ValkeyServer, monkeypatch) -> None:
     async def endless(self: Any) -> Any:
         while not self._should_stop():
