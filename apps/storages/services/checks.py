@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime
 
 from django.db import transaction
 
 from apps.common.services import registry_publish_on_commit
-from apps.storages.choices import HealthEvent, SegmentState
+from apps.storages.choices import SegmentState
 from apps.storages.models import Storage, StorageHealthSample, StorageSegment
 from apps.storages.services.capacity import capacity_note, room_note
 from apps.storages.services.content import content_note
 from apps.storages.services.departure import departure_note
-from apps.storages.services.history import samples_note, turn_note
+from apps.storages.services.history import samples_note, turns_note
 from apps.storages.services.opening import full_note, result_apply
 from apps.storages.services.segments import segments_note
 from apps.storages.usage import UsageByNumber, usage_of
@@ -79,9 +79,7 @@ def _note(
     is_changed = segments_note(storage, result, limits=limits, at=at, previous_at=previous_at)
     is_changed |= room_note(storage, usage, at=at, previous_at=previous_at)
     is_changed |= departure_note(storage, usage, limits=limits, at=at)
-    for event, message in _turns(storage, was_available, was_full):
-        turn_note(storage, event, at=at, message=message)
-        is_changed = True
+    is_changed |= turns_note(storage, was_available=was_available, was_full=was_full, at=at)
     storage.save()
     return is_changed
 
@@ -92,15 +90,6 @@ def _is_in_doubt(storage: Storage) -> bool:
         return row.is_in_doubt
     missed = StorageSegment.objects.filter(storage=storage, failures_in_row__gt=0)
     return missed.filter(state=SegmentState.AVAILABLE).exists()
-
-
-def _turns(storage: Storage, was_available: bool, was_full: bool) -> Iterable[tuple[HealthEvent, str]]:
-    if storage.is_available != was_available:
-        event = HealthEvent.AVAILABLE if storage.is_available else HealthEvent.UNAVAILABLE
-        yield event, storage.health_message
-    if storage.is_full != was_full:
-        event = HealthEvent.FULL if storage.is_full else HealthEvent.HAS_ROOM
-        yield event, storage.full_reason
 
 
 def _sample(storage: Storage, check: CheckedStorage) -> StorageHealthSample:

@@ -97,6 +97,20 @@ def turn_note(
         _incidents_end(storage.name, (IncidentKind.CONTENT_LOST,), node_id, at)
 
 
+def turns_note(storage: Storage, *, was_available: bool | None, was_full: bool, at: datetime) -> bool:
+    """Note what a probe turned; whether it was anything. `was_available` None = nothing was known."""
+    events = []
+    if storage.is_available != was_available:
+        event = HealthEvent.AVAILABLE if storage.is_available else HealthEvent.UNAVAILABLE
+        events.append((event, storage.health_message))
+    if storage.is_full != was_full:
+        event = HealthEvent.FULL if storage.is_full else HealthEvent.HAS_ROOM
+        events.append((event, storage.full_reason))
+    for event, message in events:
+        turn_note(storage, event, at=at, message=message)
+    return bool(events)
+
+
 def incidents_end_all(storage_name: str, *, at: datetime) -> None:
     """The storage is gone, and what was wrong with it."""
     open_ones = StorageIncident.objects.filter(storage_name=storage_name, ended_at__isnull=True)

@@ -8,11 +8,10 @@ from datetime import datetime
 from django.utils import timezone
 
 from apps.common.services import installation_name
-from apps.storages.choices import HealthEvent
 from apps.storages.models import Storage
 from apps.storages.services.capacity import room_note
 from apps.storages.services.content import content_note
-from apps.storages.services.history import turn_note
+from apps.storages.services.history import turns_note
 from apps.storages.services.segments import segments_note
 from kvcm_platform.core.errors import Code, DomainError
 from kvcm_platform.core.health import HealthLimits
@@ -78,9 +77,4 @@ def opening_note(storage: Storage, result: ProbeResult, *, is_new: bool) -> None
     content_note(storage, result, at=now)
     room_note(storage, None, at=now, previous_at=previous_at)
     segments_note(storage, result, limits=_AT_ONCE, at=now, previous_at=previous_at)
-    if is_new or storage.is_available != was_available:
-        event = HealthEvent.AVAILABLE if storage.is_available else HealthEvent.UNAVAILABLE
-        turn_note(storage, event, at=now, message=storage.health_message)
-    if storage.is_full != was_full:
-        event = HealthEvent.FULL if storage.is_full else HealthEvent.HAS_ROOM
-        turn_note(storage, event, at=now, message=storage.full_reason)
+    turns_note(storage, was_available=None if is_new else was_available, was_full=was_full, at=now)

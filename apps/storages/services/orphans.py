@@ -15,7 +15,7 @@ from apps.common.queue import enqueue
 from apps.storages.choices import OrphanRunState
 from apps.storages.models import UNDER_WAY, OrphanRun
 from apps.storages.selectors import orphan_run_get, storage_get
-from kvcm_platform.core.errors import Code, DomainError
+from kvcm_platform.core.errors import Code, DomainError, invalid
 from kvcm_platform.core.types import StorageType
 from kvcm_platform.duties.orphan_order import MIN_AGE_SECONDS
 from kvcm_platform.storage.registry import KINDS
@@ -49,10 +49,8 @@ def orphans_search(
         raise DomainError(Code.UNSUPPORTED, f"storages of type {storage.type} cannot be searched")
     age = MIN_AGE_SECONDS if min_age_seconds is None else min_age_seconds
     if age < MIN_AGE_SECONDS:
-        raise DomainError(
-            Code.INVALID_ARGUMENT,
-            f"min_age_seconds: must be at least {MIN_AGE_SECONDS}, so that no write is still going on",
-            field="min_age_seconds",
+        raise invalid(
+            "min_age_seconds", f"must be at least {MIN_AGE_SECONDS}, so that no write is still going on"
         )
     try:
         with transaction.atomic():
