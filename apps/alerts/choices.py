@@ -2,9 +2,10 @@
 
 from enum import StrEnum
 
+from apps.common.choices import choices_of
 from apps.common.conditions import Severity
 
-SEVERITIES = [(each.value, each.value) for each in Severity]
+SEVERITIES = choices_of(Severity)
 
 
 class AlertState(StrEnum):
@@ -24,6 +25,6 @@ class DeliveryState(StrEnum):
     DROPPED = "dropped"
 
 
-ALERT_STATES = [(each.value, each.value) for each in AlertState]
-DELIVERY_STATES = [(each.value, each.value) for each in DeliveryState]
+ALERT_STATES = choices_of(AlertState)
+DELIVERY_STATES = choices_of(DeliveryState)
 EVENTS = [(each, each) for each in ("firing", "resolved", "test")]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from django.db import models
 
+from apps.common.choices import choices_of
 from apps.common.conditions import Severity
 
 
@@ -34,7 +35,7 @@ class Event(models.Model):
 
     at = models.DateTimeField(db_index=True)
     kind = models.CharField(max_length=64, db_index=True)
-    severity = models.CharField(max_length=16, choices=[(each.value, each.value) for each in Severity])
+    severity = models.CharField(max_length=16, choices=choices_of(Severity))
     subject_kind = models.CharField(max_length=32)
     subject = models.CharField(max_length=256)
     message = models.TextField()

@@ -2,6 +2,7 @@
 
 from enum import StrEnum
 
+from apps.common.choices import choices_of
 from kvcm_platform.core.migration import Direction
 from kvcm_platform.core.types import Retention
 
@@ -17,6 +18,6 @@ class RunState(StrEnum):
 
 
 OPEN_STATES = (RunState.QUEUED, RunState.RUNNING)
-RUN_STATES = [(state.value, state.value) for state in RunState]
-DIRECTIONS = [(direction.value, direction.value) for direction in Direction]
-RETENTIONS = [(retention.value, retention.value) for retention in Retention]
+RUN_STATES = choices_of(RunState)
+DIRECTIONS = choices_of(Direction)
+RETENTIONS = choices_of(Retention)

@@ -1,9 +1,10 @@
 """Enumerations of groups, in the form that model fields and serializers take."""
 
+from apps.common.choices import choices_of
 from kvcm_platform.core.types import Placement, PreferStrategy, ReclaimPolicy, Retention, StorageType
 
-PLACEMENTS = [(placement.value, placement.value) for placement in Placement]
-PREFER_STRATEGIES = [(strategy.value, strategy.value) for strategy in PreferStrategy]
-RECLAIM_POLICIES = [(policy.value, policy.value) for policy in ReclaimPolicy]
-RETENTIONS = [(retention.value, retention.value) for retention in Retention]
-STORAGE_TYPES = [(kind.value, kind.value) for kind in StorageType]
+PLACEMENTS = choices_of(Placement)
+PREFER_STRATEGIES = choices_of(PreferStrategy)
+RECLAIM_POLICIES = choices_of(ReclaimPolicy)
+RETENTIONS = choices_of(Retention)
+STORAGE_TYPES = choices_of(StorageType)

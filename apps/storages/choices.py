@@ -2,14 +2,10 @@
 
 from enum import StrEnum
 
+from apps.common.choices import choices_of
 from kvcm_platform.core.types import StorageType
 
-STORAGE_TYPES = [(kind.value, kind.value) for kind in StorageType]
-
-
-def choices_of(kinds: type[StrEnum]) -> list[tuple[str, str]]:
-    """The form that Django's fields and the framework's serializers take."""
-    return [(kind.value, kind.value) for kind in kinds]
+STORAGE_TYPES = choices_of(StorageType)
 
 
 class HealthState(StrEnum):

@@ -6,12 +6,13 @@ from django_filters import rest_framework as filters
 from apps.audit.models import Event
 from apps.common.actor import Actor
 from apps.common.api.moments import MomentFilter
+from apps.common.choices import choices_of
 from apps.common.conditions import Severity
 
 
 class EventFilter(filters.FilterSet):
     kind = filters.CharFilter()
-    severity = filters.MultipleChoiceFilter(choices=[(each.value, each.value) for each in Severity])
+    severity = filters.MultipleChoiceFilter(choices=choices_of(Severity))
     subject_kind = filters.CharFilter()
     subject = filters.CharFilter()
     instance_group = filters.CharFilter(method="of_group")

@@ -8,7 +8,8 @@ from django.db.models import Q, QuerySet
 from django_filters import rest_framework as filters
 
 from apps.common.api.moments import MomentFilter
-from apps.storages.choices import STORAGE_TYPES, IncidentKind, choices_of
+from apps.common.choices import choices_of
+from apps.storages.choices import STORAGE_TYPES, IncidentKind
 from apps.storages.models import Storage, StorageIncident
 
 

@@ -10,7 +10,8 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from apps.common.api.strict import StrictSerializer
-from apps.storages.choices import OrphanRunState, choices_of
+from apps.common.choices import choices_of
+from apps.storages.choices import OrphanRunState
 from apps.storages.models import OrphanRun
 from apps.storages.selectors import orphan_run_get, orphan_run_list, storage_get
 from apps.storages.services import orphans_cancel, orphans_search

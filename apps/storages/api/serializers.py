@@ -6,6 +6,7 @@ from django.utils import timezone
 from rest_framework import serializers
 
 from apps.common.api.strict import StrictSerializer
+from apps.common.choices import choices_of
 from apps.storages.choices import (
     STORAGE_TYPES,
     BulkAction,
@@ -14,7 +15,6 @@ from apps.storages.choices import (
     HealthState,
     IncidentKind,
     SegmentState,
-    choices_of,
 )
 from apps.storages.models import StorageIncident
 

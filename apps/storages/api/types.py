@@ -10,6 +10,7 @@ from rest_framework import serializers, viewsets
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from apps.common.choices import choices_of
 from apps.storages.choices import STORAGE_TYPES
 from apps.storages.selectors import StorageTypeShown, storage_type_list
 from kvcm_platform.core.validation.storages import FieldKind, SpecField
@@ -26,7 +27,7 @@ class SpecFieldOutput(serializers.Serializer):
     name = serializers.CharField()
     label = serializers.CharField()
     help = serializers.CharField()
-    kind = serializers.ChoiceField(choices=[(kind.value, kind.value) for kind in FieldKind])
+    kind = serializers.ChoiceField(choices=choices_of(FieldKind))
     required = serializers.BooleanField()
     default = serializers.JSONField(help_text="a text, a number or a flag, by `kind`")
     minimum = serializers.IntegerField(allow_null=True)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from django.db import models
 from django.db.models import Q
 
-from apps.storages.choices import HealthEvent, IncidentKind, choices_of
+from apps.common.choices import choices_of
+from apps.storages.choices import HealthEvent, IncidentKind
 from apps.storages.models.storage import Storage
 
 
