@@ -58,10 +58,6 @@ class SlotClass:
     slabs: int
     slots: int
 
-    @property
-    def run_bytes(self) -> int:
-        return self.slabs * SLAB_BYTES
-
     def first_slab(self, offset: int) -> int | None:
         """The first slab of the run in which a slot begins at `offset`; None where none of this class can.
 
@@ -229,6 +225,14 @@ class BadPlace(ValueError):
 
 def _round_up(value: int, step: int) -> int:
     return -(-value // step) * step
+
+
+# --- calls to agents --------------------------------------------------------------------------------------
+
+MAX_RANGES = 4096
+"""Ranges of one call, and blocks of one stream."""
+CHUNK_BYTES = 1 << 20
+"""Bytes of a block that one message of a stream carries at most."""
 
 
 # --- ranges -----------------------------------------------------------------------------------------------

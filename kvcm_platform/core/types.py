@@ -114,7 +114,8 @@ class Placement(StrEnum):
 
 
 MEDIA_SSD = 5
-"""`media_type` of a memory pool on solid-state disks (WIRE.md 1.3a)."""
+MEDIA_TYPES = {0: "not stated", 2: "DRAM", MEDIA_SSD: "SSD"}
+"""`media_type` of memory pools (WIRE.md 1.3a)."""
 
 
 class ReclaimPolicy(StrEnum):

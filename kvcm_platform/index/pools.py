@@ -33,7 +33,8 @@ FREE_CHUNK = 128
 SETTLE_BATCH = 512
 _TRIPLE = 12
 _ID = 8
-_BUCKET, _PLACE = 64, 6
+BUCKET, PLACE = 64, 6
+"""Ids whose places one field of a segment's ranges has, and bytes of a place."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,14 +235,14 @@ async def give_back(index: RedisIndex, number: int, ids: Sequence[int]) -> int:
 
 def bucket_of(range_id: int) -> bytes:
     """The field of a segment's ranges that has this id (index/lua/9_pool.lua)."""
-    return (range_id // _BUCKET).to_bytes(6)
+    return (range_id // BUCKET).to_bytes(6)
 
 
 def taken_ids(bucket: bytes, value: bytes) -> set[int]:
     """The ids of a bucket that are taken."""
-    first = int.from_bytes(bucket) * _BUCKET + value[0]
-    places = range(1, len(value), _PLACE)
-    return {first + index for index, at in enumerate(places) if any(value[at : at + _PLACE])}
+    first = int.from_bytes(bucket) * BUCKET + value[0]
+    places = range(1, len(value), PLACE)
+    return {first + index for index, at in enumerate(places) if any(value[at : at + PLACE])}
 
 
 @dataclass(frozen=True, slots=True)
@@ -322,40 +323,3 @@ async def drop_lost(index: RedisIndex, numbers: Sequence[int]) -> int:
     for number in dropped:
         await index.function("kvcm_pool_drop", keyspace.storage(number))
     return len(dropped)
-
-
-@dataclass(frozen=True, slots=True)
-class PoolFigures:
-    """What is taken of a segment's memory. `by_slot`: slot bytes -> (ranges, slabs)."""
-
-    slabs: int
-    used_slabs: int
-    by_slot: Mapping[int, tuple[int, int]]
-
-    @property
-    def total_bytes(self) -> int:
-        return self.slabs * SLAB_BYTES
-
-    @property
-    def taken_bytes(self) -> int:
-        """In taken slots."""
-        return sum(size * ranges for size, (ranges, _) in self.by_slot.items())
-
-    @property
-    def free_bytes(self) -> int:
-        """In slabs of which nothing is taken: what blocks of any size may get."""
-        return (self.slabs - self.used_slabs) * SLAB_BYTES
-
-    @property
-    def ranges(self) -> int:
-        return sum(ranges for ranges, _ in self.by_slot.values())
-
-
-def pool_figures(fields: Mapping[bytes, bytes]) -> PoolFigures:
-    """From the hash under a segment's base key; one that nothing was ever taken of has none."""
-    ranges, slabs = (
-        {int(name[4:]): int(value) for name, value in fields.items() if name.startswith(prefix)}
-        for prefix in (b"p:c:", b"p:s:")
-    )
-    by_slot = {size: (ranges.get(size, 0), count) for size, count in slabs.items()}
-    return PoolFigures(int(fields.get(b"p:slabs", 0)), int(fields.get(b"p:used", 0)), by_slot)

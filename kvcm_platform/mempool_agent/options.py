@@ -10,10 +10,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kvcm_platform.core.pool_layout import SLAB_BYTES
+from kvcm_platform.core.types import MEDIA_TYPES
 
 _SUFFIXES = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
-MEDIA_TYPES = {0: "none", 2: "DRAM", 5: "SSD"}
 _MOST_BYTES = 64 << 40
+_MEDIA = ", ".join(f"{number} {medium}" for number, medium in MEDIA_TYPES.items())
 
 
 class BadOption(ValueError):
@@ -89,7 +90,7 @@ def _parser() -> argparse.ArgumentParser:
         type=int,
         choices=sorted(MEDIA_TYPES),
         default=2,
-        help="what the memory is: 0 unspecified, 2 DRAM, 5 SSD (2)",
+        help=f"what the memory is: {_MEDIA} (2)",
     )
     add("--numa", type=int, metavar="NODE", help="run on, and so take memory of, this NUMA node")
     add("--directory", type=Path, default=Path("/dev/shm"), help="file system of the segment (/dev/shm)")  # noqa: S108 - shared memory is what it is about

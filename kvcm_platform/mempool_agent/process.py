@@ -14,13 +14,14 @@ import structlog
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_health.v1.health import aio as health_aio
 
+from kvcm_platform.core.pool_layout import CHUNK_BYTES
 from kvcm_platform.pb import mempool_agent_pb2
 from kvcm_platform.pb.mempool_agent_pb2_grpc import add_MemPoolAgentServicer_to_server
 
 from .options import Options
 from .segment import CannotServe, Segment, claim_segment, give_up
 from .service import AgentService
-from .streams import CHUNK_BYTES, MAX_STREAMS
+from .streams import MAX_STREAMS
 
 log = structlog.get_logger(__name__)
 GRACE_SECONDS = 5.0

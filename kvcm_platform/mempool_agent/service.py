@@ -9,7 +9,15 @@ from typing import Any, NoReturn
 
 import grpc
 
-from kvcm_platform.core.pool_layout import MAX_RANGE_ID, OWNER, VERSION, BadPlace, Place, SlotState
+from kvcm_platform.core.pool_layout import (
+    MAX_RANGE_ID,
+    MAX_RANGES,
+    OWNER,
+    VERSION,
+    BadPlace,
+    Place,
+    SlotState,
+)
 from kvcm_platform.pb import mempool_agent_pb2 as pb
 from kvcm_platform.pb.mempool_agent_pb2_grpc import MemPoolAgentServicer
 from kvcm_platform.transfer.pool_memory import payload_checksum
@@ -18,8 +26,6 @@ from .segment import Segment
 from .slots import Refusal, Refused, Slots, held_in
 from .streams import BadStream, Intake, Streams, blocks_of
 
-MAX_RANGES = 4096
-"""Ranges of one call."""
 _LISTED_AT_ONCE = 4096
 _SLABS_AT_ONCE = 256
 """Slabs that one List looks into, held or not: other calls wait meanwhile."""

@@ -15,15 +15,12 @@ from typing import Any, Protocol
 import grpc
 import xxhash
 
-from kvcm_platform.core.pool_layout import Place
+from kvcm_platform.core.pool_layout import CHUNK_BYTES, MAX_RANGES, Place
 from kvcm_platform.pb import mempool_agent_pb2 as pb
 from kvcm_platform.transfer.pool_memory import NotReadable, SegmentMemory
 
-CHUNK_BYTES = 1 << 20
 MAX_STREAMS = 64
 """Write and Read calls at the same time."""
-MAX_BLOCKS = 4096
-"""Blocks of one Write."""
 IDLE_SECONDS = 20.0
 """Longest wait for the next chunk, or for room to send one."""
 STREAM_SECONDS = 300.0
@@ -137,8 +134,8 @@ class Intake:
     def _begin(self, chunk: pb.WriteChunk) -> None:
         if self._block is not None:
             raise BadStream("range: the block before is not at its end")
-        if len(self.results) >= MAX_BLOCKS:
-            raise BadStream(f"range: at most {MAX_BLOCKS} blocks a stream")
+        if len(self.results) >= MAX_RANGES:
+            raise BadStream(f"range: at most {MAX_RANGES} blocks a stream")
         place, range_id = self.keeper.place(chunk.range, "range")
         self._block = _Block(
             place,

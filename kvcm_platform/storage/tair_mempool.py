@@ -12,11 +12,10 @@ from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
-from kvcm_platform.core.pool_layout import BadPlace, PoolRange, SegmentLayout, pool_range
-from kvcm_platform.core.registry import PoolSegment, StorageEntry
-from kvcm_platform.core.uris import DataUri, parse_uri
+from kvcm_platform.core.pool_layout import MAX_RANGES, BadPlace, PoolRange, SegmentLayout, pool_range
+from kvcm_platform.core.registry import LocationSpecInfo, PoolSegment, StorageEntry
+from kvcm_platform.core.uris import DataUri, parse_uri, pool_uris
 from kvcm_platform.transfer.pool_agents import (
-    MAX_RANGES,
     Agent,
     AgentDirectory,
     AgentError,
@@ -141,11 +140,9 @@ class TairMempoolBackend:
         return owner
 
     def _uri(self, entry: PoolRange) -> DataUri:
-        media_type = self.entry.spec.get("media_type") or 0
-        return parse_uri(
-            f"pace://{self.entry.name}/{entry.offset}?media_type={media_type}&node_id={entry.node_id}"
-            f"&range_id={entry.range_id}&size={entry.size}"
-        )
+        place, specs = iter([(entry.range_id, entry.offset)]), [LocationSpecInfo("", entry.size)]
+        ((uri,),) = pool_uris(self.entry, entry.node_id, place, specs, [[""]])
+        return parse_uri(uri)
 
     def _by_node(self, uris: Sequence[DataUri], reasons: list[str]) -> dict[str, list[tuple[int, PoolRange]]]:
         """What agents can be asked about. A URI that no slot answers to gets its reason."""

@@ -11,15 +11,12 @@ from typing import Any
 
 import grpc
 
-from kvcm_platform.core.pool_layout import VERSION, PoolRange, SegmentLayout
+from kvcm_platform.core.pool_layout import CHUNK_BYTES, VERSION, PoolRange, SegmentLayout
 from kvcm_platform.pb import mempool_agent_pb2 as pb
 from kvcm_platform.pb.mempool_agent_pb2_grpc import MemPoolAgentStub
 
 from .pool_discovery import DiscoveryError, PoolSpec, agent_addresses
 
-CHUNK_BYTES = 1 << 20
-MAX_RANGES = 4096
-"""Ranges of one call."""
 ASKED_SIDE_BY_SIDE = 32
 REFRESH_SECONDS = 1.0
 """Shortest time between two rounds of questions to the agents."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,7 +13,6 @@ from kvcm_platform.core.registry import PoolSegment, StorageEntry
 from kvcm_platform.core.types import StorageType
 from kvcm_platform.core.uris import DataUri, parse_uri
 from kvcm_platform.index import functions, keyspace
-from kvcm_platform.index.pools import PoolFigures, pool_figures
 from kvcm_platform.storage.backend import Capabilities, FreedObject, Ledgers, StorageKind, StoredObject
 
 SLABS = 256
@@ -33,6 +32,29 @@ def pool(*segments: PoolSegment, **changes: Any) -> StorageEntry:
         segments=segments or (segment(),),
     )
     return replace(plain, **changes)
+
+
+@dataclass(frozen=True)
+class PoolFigures:
+    """What is taken of a segment's memory. `by_slot`: slot bytes -> (ranges, slabs)."""
+
+    slabs: int
+    used_slabs: int
+    by_slot: Mapping[int, tuple[int, int]]
+
+    @property
+    def ranges(self) -> int:
+        return sum(ranges for ranges, _ in self.by_slot.values())
+
+
+def pool_figures(fields: Mapping[bytes, bytes]) -> PoolFigures:
+    """From the hash under a segment's base key; one that nothing was ever taken of has none."""
+    ranges, slabs = (
+        {int(name[4:]): int(value) for name, value in fields.items() if name.startswith(prefix)}
+        for prefix in (b"p:c:", b"p:s:")
+    )
+    by_slot = {size: (ranges.get(size, 0), count) for size, count in slabs.items()}
+    return PoolFigures(int(fields.get(b"p:slabs", 0)), int(fields.get(b"p:used", 0)), by_slot)
 
 
 def figures(client: redis.Redis, number: int = 101) -> PoolFigures:

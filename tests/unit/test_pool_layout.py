@@ -55,9 +55,10 @@ def test_sizes_without_a_class(payload: int) -> None:
 def test_at_most_a_quarter_is_wasted(payload: int) -> None:
     kind = slot_class(payload)
     assert payload <= kind.slot_bytes < payload * 1.25
-    assert kind.slots * kind.slot_bytes <= kind.run_bytes
+    run_bytes = kind.slabs * SLAB_BYTES
+    assert kind.slots * kind.slot_bytes <= run_bytes
     assert 1 <= kind.slabs <= 64
-    assert kind.slots * payload >= kind.run_bytes * 0.75
+    assert kind.slots * payload >= run_bytes * 0.75
     assert slot_class(kind.slot_bytes) == kind
     assert kind.slot_bytes % 1024 == 0
 

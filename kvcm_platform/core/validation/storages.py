@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from kvcm_platform.core.errors import invalid
 from kvcm_platform.core.pool_addresses import split_domain
-from kvcm_platform.core.types import StorageType
+from kvcm_platform.core.types import MEDIA_TYPES, StorageType
 
 from .secrets import without_password
 from .values import INT32, INT64, check_path_part, number, text
@@ -212,7 +212,7 @@ SPEC_FIELDS: dict[StorageType, tuple[SpecField, ...]] = {
             "Medium",
             0,
             help="What the agents' memory is; written into the URIs of blocks.",
-            choices=(Choice(0, "not stated"), Choice(2, "DRAM"), Choice(5, "SSD")),
+            choices=tuple(Choice(number, medium) for number, medium in MEDIA_TYPES.items()),
         ),
     ),
     StorageType.DUMMY: (_ROOT_PATH, _KEYS_PER_FILE),

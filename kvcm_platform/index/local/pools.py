@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from kvcm_platform.index import keyspace
+from kvcm_platform.index.pools import BUCKET, PLACE
 
 from .changes import Call
 
-BUCKET, PLACE = 64, 6
 FREE_PLACE = bytes(PLACE)
 LIFE_MARGIN_US = 2_000_000
 MANY = 520
