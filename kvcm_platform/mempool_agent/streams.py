@@ -38,7 +38,16 @@ class Streams:
 
     @asynccontextmanager
     async def enter(self, context: Any) -> AsyncIterator[None]:
-        """Ends the call with RESOURCE_EXHAUSTED if there are too many, DEADLINE_EXCEEDED if it goes on."""
+        """Ends the call with RESOURCE_EXHAUSTED if there are too many, DEADLINE_EXCEEDED if it goes on.
+
+        Against a caller that stays and takes nothing only its own deadline helps, by which gRPC drops the
+        call: an answer would wait behind what it does not take. So one without a near deadline is refused.
+        """
+        seconds = context.time_remaining()
+        if seconds is None or seconds > STREAM_SECONDS:
+            await context.abort(
+                grpc.StatusCode.INVALID_ARGUMENT, f"a deadline is needed, of {STREAM_SECONDS:g} s at most"
+            )
         if self.open >= MAX_STREAMS:
             await context.abort(
                 grpc.StatusCode.RESOURCE_EXHAUSTED, f"{self.open} streams are open, the most that may be"

@@ -16,6 +16,7 @@ from kvcm_platform.mempool_agent.segment import Segment
 from kvcm_platform.pb import mempool_agent_pb2 as pb
 from kvcm_platform.pb.mempool_agent_pb2_grpc import MemPoolAgentStub
 from kvcm_platform.transfer.pool_memory import SegmentMemory, Superblock, payload_checksum
+from tests.support.eventually import eventually
 from tests.support.mempool import AgentHost, RunningAgent, agent_host
 
 DATA = bytes(range(256)) * 16
@@ -226,6 +227,40 @@ def test_memory_is_claimed_once(stub: Any, host: AgentHost) -> None:
     agent.stop()
     agent = host.restart(agent, "32M", "--discard")
     assert claim("second") == "second"
+
+
+@pytest.mark.parametrize("seconds", [None, 3600])
+def test_streams_need_a_near_deadline(stub: Any, agent: RunningAgent, seconds: float | None) -> None:
+    with pytest.raises(grpc.RpcError) as error:
+        list(stub.Read(pb.ReadRequest(segment_id=agent.segment_id, ranges=[entry()]), timeout=seconds))
+    assert error.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+    with pytest.raises(grpc.RpcError) as error:
+        stub.Write(iter(()), timeout=seconds)
+    assert error.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+
+
+def test_readers_that_take_nothing_hold_their_streams_until_their_deadline(
+    stub: Any, agent: RunningAgent
+) -> None:
+    size, range_id = 8 << 20, 1 << 40
+    data = bytes(size)
+    wanted = entry(16 << 20, size, range_id)
+    checksum = payload_checksum(data, range_id)
+    chunks = [
+        pb.WriteChunk(segment_id=agent.segment_id, range=wanted, checksum=checksum, data=data[: 1 << 20]),
+        *(pb.WriteChunk(data=data[: 1 << 20]) for _ in range(7)),
+    ]
+    assert [one.outcome for one in stub.Write(iter(chunks), timeout=10).results] == [pb.OUTCOME_OK]
+    request = pb.ReadRequest(segment_id=agent.segment_id, ranges=[wanted] * 64)
+    calls = [stub.Read(request, timeout=2) for _ in range(8)]
+
+    def streams() -> int:
+        return int(stub.Describe(pb.DescribeRequest(), timeout=5).figures.open_streams)
+
+    eventually(lambda: streams() == len(calls))
+    eventually(lambda: streams() == 0)
+    for call in calls:
+        call.cancel()
 
 
 async def test_one_list_looks_into_few_slabs_held_or_not(monkeypatch: pytest.MonkeyPatch) -> None:
