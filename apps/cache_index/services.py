@@ -8,7 +8,6 @@ from pathlib import Path
 import structlog
 
 from kvcm_platform.duties.session import index_session, rocksdb_session
-from kvcm_platform.index.connection import IndexUnavailable
 from kvcm_platform.index.pool_recount import SegmentCount, recount_pools
 from kvcm_platform.index.recount import GroupCount, recount_group
 
@@ -37,9 +36,8 @@ async def index_recount(redis_url: str, *, repair: bool, rocksdb_folder: Path | 
     else:
         opened = rocksdb_session(redis_url, rocksdb_folder)
     async with opened as session:
-        if session.cut_off:
-            numbers = ", ".join(map(str, sorted(session.cut_off)))
-            raise IndexUnavailable(f"the Redis of these groups' own does not answer (group {numbers})")
+        storages = list(session.registry.storages.values())
+        segments = await recount_pools(session.index, storages, session.all_instances, repair=repair)
         names = {group.number: name for name, group in session.registry.groups.items()}
         for entry in session.leaving:
             names.setdefault(entry.group_number, entry.group)
@@ -50,8 +48,6 @@ async def index_recount(redis_url: str, *, repair: bool, rocksdb_folder: Path | 
         }
         for number in sorted(elsewhere):
             log.warning("group left out: its index is in a metadata process", group=names[number])
-        storages = list(session.registry.storages.values())
-        segments = await recount_pools(session.index, storages, session.instances, repair=repair)
         groups = [
             await recount_group(
                 session.index,

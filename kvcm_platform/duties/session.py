@@ -14,6 +14,7 @@ from redis.exceptions import RedisError
 from kvcm_platform.core.registry import InstanceEntry, Registry
 from kvcm_platform.index import homes, keyspace, leaving
 from kvcm_platform.index.connecting import connection_to
+from kvcm_platform.index.connection import IndexUnavailable
 from kvcm_platform.index.embedded.rocks import RocksStore
 from kvcm_platform.index.local.connection import LocalConnection
 from kvcm_platform.index.local.server import LocalServer
@@ -55,6 +56,14 @@ class IndexSession:
         for entry in self.registry.instances.values():
             if entry.number not in self.away and self.reaches(entry):
                 yield entry
+
+    async def all_instances(self) -> list[InstanceEntry]:
+        """Those of this moment. Raises IndexUnavailable where the index of one does not answer."""
+        now = self if self.read_again is None else await self.read_again()
+        if now.cut_off:
+            numbers = ", ".join(map(str, sorted(now.cut_off)))
+            raise IndexUnavailable(f"the Redis of these groups' own does not answer (group {numbers})")
+        return now.instances
 
     def reaches(self, entry: InstanceEntry) -> bool:
         return entry.group_number not in self.cut_off

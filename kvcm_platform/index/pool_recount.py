@@ -7,7 +7,7 @@ misses none.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from kvcm_platform.core.pool_layout import SLAB_BYTES, PoolRange, pool_range, slot_class
@@ -72,9 +72,16 @@ class _References:
 
 
 async def recount_pools(
-    index: RedisIndex, storages: Sequence[StorageEntry], instances: Sequence[InstanceEntry], *, repair: bool
+    index: RedisIndex,
+    storages: Sequence[StorageEntry],
+    read_instances: Callable[[], Awaitable[Sequence[InstanceEntry]]],
+    *,
+    repair: bool,
 ) -> list[SegmentCount]:
-    """One count a segment whose memory this index gives out. `instances` must be all that it has.
+    """One count a segment whose memory this index gives out.
+
+    `read_instances` gives all instances of the index. It is asked after what is taken was read: what one
+    took that was registered meanwhile must not look leaked.
 
     With `repair` leaked ranges are given back, and missing ones taken; a location whose range another
     has meanwhile is removed. The counts say what was found before.
@@ -89,7 +96,7 @@ async def recount_pools(
     )
     counts = {number: counts[number] for number, home in zip(list(counts), homes, strict=True) if not home}
     taken = {number: await _taken(index, number) for number in counts}
-    found = await _references(index, frozenset(counts), instances)
+    found = await _references(index, frozenset(counts), await read_instances())
     for number, count in counts.items():
         count.taken, count.referred = len(taken[number]), len(found.ids[number])
         count.leaked = sorted(taken[number] - found.ids[number])

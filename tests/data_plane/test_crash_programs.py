@@ -307,7 +307,7 @@ async def check_memory(plane: DataPlane) -> None:
     """What is taken of pools is what blocks have, and no lease is left."""
     session = await plane.session()
     storages = list(session.registry.storages.values())
-    for count in await recount_pools(plane.index, storages, session.instances, repair=False):
+    for count in await recount_pools(plane.index, storages, session.all_instances, repair=False):
         assert (count.leaked, count.missing) == ([], [])
         assert leases(plane.client, count.segment.number) == []
 

@@ -71,7 +71,7 @@ class Memory:
     async def check_empty(self, plane: DataPlane) -> None:
         session = await plane.session()
         storages = list(session.registry.storages.values())
-        (count,) = await recount_pools(plane.index, storages, session.instances, repair=False)
+        (count,) = await recount_pools(plane.index, storages, session.all_instances, repair=False)
         assert (count.taken, count.has_drift) == (0, False)
         assert (figures(plane.client).used_slabs, leases(plane.client)) == (0, [])
         backend = backend_for(

@@ -113,7 +113,7 @@ async def test_memory_of_agents(empty_valkey: ValkeyServer) -> None:
                 )
                 assert transfers.read_batch(kept) == [b"\1" * SIZE] * len(kept)
                 session = await plane.session()
-                counts = await recount_pools(plane.index, [storage], session.instances, repair=False)
+                counts = await recount_pools(plane.index, [storage], session.all_instances, repair=False)
                 assert sum(count.taken for count in counts) == len(kept)
                 assert not any(count.has_drift for count in counts)
 

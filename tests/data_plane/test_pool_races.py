@@ -57,7 +57,7 @@ async def run(plane: DataPlane, url: str, words: Path, starts: int) -> None:
         await plane.duties()
     session = await plane.session()
     storages = list(session.registry.storages.values())
-    (count,) = await recount_pools(plane.index, storages, session.instances, repair=False)
+    (count,) = await recount_pools(plane.index, storages, session.all_instances, repair=False)
     assert (count.taken, count.has_drift) == (0, False)
     assert (figures(plane.client).used_slabs, leases(plane.client)) == (0, [])
     assert set(words.read_bytes()) == {0}

@@ -30,7 +30,7 @@ async def pools_first(plane: DataPlane, shards: int, monkeypatch) -> DataPlane:
 async def recount(plane: DataPlane, *, repair: bool = False) -> SegmentCount:
     session = await plane.session()
     storages = list(session.registry.storages.values())
-    (count,) = await recount_pools(plane.index, storages, session.instances, repair=repair)
+    (count,) = await recount_pools(plane.index, storages, session.all_instances, repair=repair)
     return count
 
 
@@ -42,6 +42,18 @@ def taker(plane: DataPlane) -> SegmentCalls:
     """Somebody who takes memory of the segment as a Start does."""
     generation = plane.index.connection.generation_of(keyspace.storage(101))
     return SegmentCalls(plane.client, 101, generation, 256)
+
+
+async def test_what_an_instance_took_that_was_registered_meanwhile_is_not_leaked(pools_first):
+    plane = pools_first
+    session = await plane.session()
+    plane.publish(3, instance("model-b", 0xDEF, specs=[("tp0", SIZE)]))
+    await plane.write(KEYS[:100], "model-b")
+    await plane.index.pools.flush()
+    storages = list(session.registry.storages.values())
+    (count,) = await recount_pools(plane.index, storages, session.all_instances, repair=True)
+    assert (count.taken, count.leaked) == (100, [])
+    assert figures(plane.client).ranges == 100
 
 
 async def test_nothing_is_amiss_in_any_state_of_a_block(pools_first):
