@@ -21,6 +21,7 @@ is what all rules of access rest on:
 
 from __future__ import annotations
 
+import re
 import struct
 from dataclasses import dataclass
 from enum import IntEnum
@@ -43,6 +44,9 @@ SLAB_BYTES = 16 << 20
 MIN_SLOT_BYTES = 4096
 """Smaller payloads take a slot of this size. One header is kept for each so many bytes of a slab."""
 MAX_PAYLOAD_BYTES = 1 << 30
+MAX_SEGMENT_BYTES = 64 << 40
+NODE_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
+"""Names of nodes stand in URIs and in names of files."""
 MAX_RANGE_ID = (1 << 53) - 1
 """Exact in a double, which is what Lua counts with."""
 

@@ -9,11 +9,10 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from kvcm_platform.core.pool_layout import SLAB_BYTES
+from kvcm_platform.core.pool_layout import MAX_SEGMENT_BYTES, NODE_ID, SLAB_BYTES
 from kvcm_platform.core.types import MEDIA_TYPES
 
 _SUFFIXES = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
-_MOST_BYTES = 64 << 40
 _MEDIA = ", ".join(f"{number} {medium}" for number, medium in MEDIA_TYPES.items())
 
 
@@ -50,13 +49,13 @@ def size_bytes(text: str) -> int:
     if match is None:
         raise argparse.ArgumentTypeError(f"{text!r} is not a size such as 512M or 64G")
     size = int(float(match[1]) * _SUFFIXES[match[2].upper()]) // SLAB_BYTES * SLAB_BYTES
-    if not SLAB_BYTES <= size <= _MOST_BYTES:
+    if not SLAB_BYTES <= size <= MAX_SEGMENT_BYTES:
         raise argparse.ArgumentTypeError(f"{text!r} is not between {SLAB_BYTES >> 20}M and 64T")
     return size
 
 
 def _node_id(text: str) -> str:
-    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}", text):
+    if not NODE_ID.fullmatch(text):
         raise argparse.ArgumentTypeError("1 to 63 letters, digits, '.', '_' or '-'")
     return text
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 import time
 from collections.abc import Iterable, Iterator, Sequence
@@ -11,7 +12,15 @@ from typing import Any
 
 import grpc
 
-from kvcm_platform.core.pool_layout import CHUNK_BYTES, VERSION, PoolRange, SegmentLayout
+from kvcm_platform.core.pool_layout import (
+    CHUNK_BYTES,
+    MAX_SEGMENT_BYTES,
+    NODE_ID,
+    SLAB_BYTES,
+    VERSION,
+    PoolRange,
+    SegmentLayout,
+)
 from kvcm_platform.pb import mempool_agent_pb2 as pb
 from kvcm_platform.pb.mempool_agent_pb2_grpc import MemPoolAgentStub
 
@@ -21,6 +30,7 @@ ASKED_SIDE_BY_SIDE = 32
 REFRESH_SECONDS = 1.0
 """Shortest time between two rounds of questions to the agents."""
 
+_SEGMENT_ID = re.compile(r"[0-9a-f]{16}")
 _OPTIONS = (
     ("grpc.max_receive_message_length", 4 * CHUNK_BYTES),
     ("grpc.max_send_message_length", 4 * CHUNK_BYTES),
@@ -78,6 +88,12 @@ class Agent:
         if answer.layout_version != VERSION:
             reason = f"its layout is {answer.layout_version}, {VERSION} is understood here"
             raise AgentError(self.address, "UNIMPLEMENTED", reason)
+        # All of this goes into URIs and databases; what is no agent of ours must not get there.
+        if not (NODE_ID.fullmatch(answer.node_id) and _SEGMENT_ID.fullmatch(answer.segment_id)):
+            said = f"{answer.node_id[:64]!r}, {answer.segment_id[:64]!r}"
+            raise AgentError(self.address, "INTERNAL", f"it says an impossible node or segment: {said}")
+        if not SLAB_BYTES <= answer.size_bytes <= MAX_SEGMENT_BYTES:
+            raise AgentError(self.address, "INTERNAL", f"it says that it has {answer.size_bytes} bytes")
         return AgentSeen(
             address=self.address,
             node_id=answer.node_id,
@@ -85,13 +101,13 @@ class Agent:
             layout=SegmentLayout.of_size(answer.size_bytes),
             path=answer.path,
             owner=answer.owner,
-            held_bytes=answer.figures.held_bytes,
+            held_bytes=min(answer.figures.held_bytes, answer.size_bytes),
             started_at=answer.started_at,
         )
 
     def open(self, segment_id: str, ranges: Iterable[PoolRange]) -> Sequence[pb.RangeResult]:
         request = pb.OpenRequest(segment_id=segment_id, ranges=map(_message, ranges))
-        return self._results(self._stub.Open, request)
+        return self._results(self._stub.Open, request, len(request.ranges))
 
     def commit(
         self, segment_id: str, ranges: Iterable[PoolRange], checksums: Iterable[int]
@@ -99,7 +115,7 @@ class Agent:
         request = pb.CommitRequest(
             segment_id=segment_id, ranges=map(_message, ranges), checksums=list(checksums)
         )
-        return self._results(self._stub.Commit, request)
+        return self._results(self._stub.Commit, request, len(request.ranges))
 
     def release(self, segment_id: str, ranges: Iterable[PoolRange]) -> None:
         self._call(self._stub.Release, pb.ReleaseRequest(segment_id=segment_id, ranges=map(_message, ranges)))
@@ -109,6 +125,7 @@ class Agent:
     ) -> Sequence[pb.RangeStat]:
         request = pb.StatRequest(segment_id=segment_id, ranges=map(_message, ranges), verify=verify)
         stats: Sequence[pb.RangeStat] = self._call(self._stub.Stat, request).stats
+        self._require(len(stats), len(request.ranges))
         return stats
 
     def held(self, segment_id: str, first_slab: int) -> tuple[Sequence[pb.HeldRange], int]:
@@ -126,7 +143,7 @@ class Agent:
         seconds: float,
     ) -> Sequence[pb.RangeResult]:
         """Sends blocks (range, bytes, checksum); one result a block."""
-        return self._results(self._stub.Write, _chunks(segment_id, blocks), seconds)
+        return self._results(self._stub.Write, _chunks(segment_id, blocks), len(blocks), seconds)
 
     def read(self, segment_id: str, ranges: Iterable[PoolRange], seconds: float) -> Iterator[pb.ReadChunk]:
         request = pb.ReadRequest(segment_id=segment_id, ranges=map(_message, ranges))
@@ -135,9 +152,16 @@ class Agent:
         except grpc.RpcError as error:
             raise self._error(error, seconds) from error
 
-    def _results(self, method: Any, request: Any, seconds: float | None = None) -> Sequence[pb.RangeResult]:
+    def _results(
+        self, method: Any, request: Any, expected: int, seconds: float | None = None
+    ) -> Sequence[pb.RangeResult]:
         results: Sequence[pb.RangeResult] = self._call(method, request, seconds).results
+        self._require(len(results), expected)
         return results
+
+    def _require(self, given: int, expected: int) -> None:
+        if given != expected:
+            raise AgentError(self.address, "INTERNAL", f"it answered for {given} ranges of {expected}")
 
     def _call(self, method: Any, request: Any, seconds: float | None = None) -> Any:
         try:

@@ -29,11 +29,15 @@ class LocalSegments:
         """The segment's memory, if its very file is here and this program may map it.
 
         Ids of segments are random: no other file says that it is this segment. An earlier one of the
-        node is let go.
+        node is let go, and so is one whose file somebody removed under its agent, which serves it on.
         """
         with self._lock:
             known = self._nodes.get(seen.node_id)
-            if known is None or (known[0].segment_id, known[0].path) != (seen.segment_id, seen.path):
+            is_same = known is not None and (known[0].segment_id, known[0].path) == (
+                seen.segment_id,
+                seen.path,
+            )
+            if known is None or not is_same or (known[1] is not None and not os.path.exists(seen.path)):
                 known = self._nodes[seen.node_id] = (seen, _mapped(seen))
             return known[1]
 

@@ -174,6 +174,21 @@ def test_local_reads_ask_nobody(host: AgentHost) -> None:
         eventually(lambda: transfer.write_batch([(pool_uri(0, 4096), bytes(4096))]) == [None])
 
 
+def test_a_segment_file_that_was_removed_under_its_agent(host: AgentHost) -> None:
+    """As a clean-up of /dev/shm may do it: the agent serves its memory on, over the network."""
+    agent = host.start()
+    with PoolTransfer(spec_of(agent)) as reader, PoolTransfer(spec_of(agent)) as writer:
+        before, after, last = pool_uri(0, KIB), pool_uri(4096, KIB), pool_uri(8192, KIB)
+        assert writer.write_batch([(before, b"1" * KIB)]) == [None]
+        assert reader.read_batch([before]) == [b"1" * KIB]
+        agent.path.unlink()
+        # One has mapped it for reading, the other for writing, too.
+        assert reader.write_batch([(after, b"2" * KIB)]) == [None]
+        assert writer.write_batch([(last, b"3" * KIB)]) == [None]
+        for one in (reader, writer):
+            assert one.read_batch([before, after, last]) == [b"1" * KIB, b"2" * KIB, b"3" * KIB]
+
+
 def test_an_agent_that_hangs_costs_its_time_limit(host: AgentHost) -> None:
     import signal
 
