@@ -90,9 +90,7 @@ class CopyRound:
 
     async def _carry_out(self, what: Migration, transfers: CopyBytes) -> Tally:
         async with self._limit:
-            waves = Waves(
-                self._index, self._session.registry, transfers, what, self._deadline, self._progress
-            )
+            waves = Waves(self._index, self._registry_now, transfers, what, self._deadline, self._progress)
             if what.direction is Direction.PROMOTION:
                 await waves.run(self._hot(what), _nothing)
             else:
@@ -105,6 +103,10 @@ class CopyRound:
             if waves.tally.reasons:
                 log.warning("blocks could not be copied", migration=what.name, reasons=waves.tally.reasons)
             return waves.tally
+
+    async def _registry_now(self) -> Registry:
+        session = self._session
+        return (session if session.read_again is None else await session.read_again()).registry
 
     async def _walk(self, what: Migration, waves: Waves) -> None:
         is_request = what.direction is Direction.REQUEST

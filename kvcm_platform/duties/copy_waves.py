@@ -18,7 +18,7 @@ import structlog
 
 from kvcm_platform.core import placement
 from kvcm_platform.core.errors import Code, DomainError
-from kvcm_platform.core.migration import Direction
+from kvcm_platform.core.migration import Direction, obstacle
 from kvcm_platform.core.places import NoRoom
 from kvcm_platform.core.registry import GroupEntry, InstanceEntry, Registry, StorageEntry
 from kvcm_platform.core.removal import MIN_DELETE_DELAY_MS
@@ -127,14 +127,14 @@ class Waves:
     def __init__(
         self,
         index: RedisIndex,
-        registry: Registry,
+        read_registry: Callable[[], Awaitable[Registry]],
         transfers: CopyBytes,
         migration: Migration,
         deadline: float,
         progress: Progress,
     ) -> None:
         self._index = index
-        self._registry = registry
+        self._read_registry = read_registry
         self._bytes = transfers
         self._what = migration
         self._deadline = deadline
@@ -263,20 +263,35 @@ class Waves:
             await asyncio.sleep(wait)
         return None
 
-    def _job(self, instance: InstanceEntry) -> copying.CopyJob:
-        what = self._what
+    async def _job(self, instance: InstanceEntry) -> copying.CopyJob | None:
+        """By the registry of this moment; None where a storage may not be used any more.
+
+        A round lasts longer than it takes to remove an empty storage: what is copied there after
+        that nobody serves and nobody removes.
+        """
+        what, registry = self._what, await self._read_registry()
+        source, target = (registry.storages.get(one.name) for one in (what.source, what.target))
+        reason = obstacle(source, target, (what.source.name, what.target.name))
+        for now, before in ((source, what.source), (target, what.target)):
+            if now is not None and now.number != before.number:
+                reason = f"{before.name}: was removed, and another has its name"
+        if reason or target is None:
+            self._trouble = (Stop.STORAGE, reason)
+            return None
         return copying.CopyJob(
             instance=instance,
             group=what.group,
-            target=what.target,
-            serving=placement.serving(self._registry, what.group),
+            target=target,
+            serving=placement.serving(registry, what.group),
             is_move=what.retention is Retention.DELETE_SOURCE,
             delay_ms=max(what.group.reclaim.delay_before_delete_ms, MIN_DELETE_DELAY_MS),
             timeout_ms=SESSION_MS,
         )
 
     async def _shed(self, instance: InstanceEntry, pairs: Sequence[tuple[HeldBlock, StoredLocation]]) -> None:
-        job = self._job(instance)
+        job = await self._job(instance)
+        if job is None:
+            return
         served = [(block, other) for block, other in pairs if other.storage_number in job.serving.numbers]
         if not job.is_move:
             self.tally.there_blocks += len(served)
@@ -294,8 +309,11 @@ class Waves:
     async def _copy(self, instance: InstanceEntry, blocks: Sequence[HeldBlock]) -> None:
         if self._trouble is not None:
             return
+        job = await self._job(instance)
+        if job is None:
+            return
         try:
-            copy = await copying.open_copy(self._index, self._job(instance), blocks)
+            copy = await copying.open_copy(self._index, job, blocks)
         except DomainError as error:
             has_no_room = error.code is Code.CAPACITY or isinstance(error, NoRoom)
             stop = Stop.NO_ROOM if has_no_room else Stop.STORAGE

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import AsyncIterator
+from dataclasses import replace
 
 import pytest
 import pytest_asyncio
@@ -40,6 +41,30 @@ async def test_a_requested_move_serves_every_block_from_its_new_place(two: Tiers
     await two.settle()
     assert not two.files("fast")
     assert await two.read(keys) == {"slow": 700}
+
+
+@pytest.mark.parametrize("how", ["leaving", "gone", "another"])
+async def test_a_storage_that_goes_meanwhile_takes_nothing_more(two: Tiers, how: str) -> None:
+    """A round goes on for long after its target may be gone, and a move would lose what it copies there."""
+    keys = list(range(1, 3001))
+    await two.write(keys)
+    slow = two.entries["slow"]
+
+    async def remove(_: Migration, __: Tally) -> bool:
+        two.version += 1
+        if how == "gone":
+            two.plane.publish(two.version, removed=[("storage", "slow")])
+        else:
+            changed = replace(slow, is_leaving=True) if how == "leaving" else replace(slow, number=77)
+            two.plane.publish(two.version, changed)
+        return True
+
+    ((_, tally),) = await two.round(two.request(), progress=remove)
+    assert tally.stop is Stop.STORAGE
+    assert tally.detail.startswith("slow: ")
+    assert tally.copied_blocks < len(keys)
+    await two.refresh()
+    assert await two.read(keys) == {"fast": len(keys) - tally.copied_blocks}
 
 
 async def test_keep_both_leaves_the_source_served(two: Tiers) -> None:

@@ -28,9 +28,10 @@ from kvcm_platform.core.departure import Mark
 from kvcm_platform.core.errors import Code, DomainError
 from kvcm_platform.core.health import HealthLimits
 from kvcm_platform.core.registry import StorageEntry
+from kvcm_platform.core.writes import INSERT_SECONDS
 from kvcm_platform.index.stats import StorageUsage
 
-KNOWN_AFTER = timedelta(seconds=2)
+KNOWN_AFTER = timedelta(seconds=INSERT_SECONDS + 2)
 """By then every metadata process has what was published, and no Start that it let pass is under way."""
 
 
