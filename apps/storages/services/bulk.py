@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -9,10 +10,13 @@ from typing import Any
 from apps.common.actor import Actor, Role
 from apps.storages.choices import BulkAction
 from apps.storages.services.update import storage_update
-from kvcm_platform.core.errors import DomainError, invalid
+from kvcm_platform.core.errors import Code, DomainError, invalid
 
 MOST = 100
 """Storages a call: each that is enabled is probed first."""
+MOST_SECONDS = 30.0
+"""What is left by then is not tried: each that hangs takes seconds, and somebody waits for the answer."""
+_NOT_TRIED = {"code": Code.TOO_MANY, "message": "not tried: the others took too long; ask for it again"}
 _SETTINGS: dict[BulkAction, dict[str, Any]] = {
     BulkAction.ENABLE: {"is_enabled": True},
     BulkAction.DISABLE: {"is_enabled": False},
@@ -39,9 +43,13 @@ def storages_change(*, acting: Actor, action: BulkAction, names: Sequence[str]) 
     """Carry the action out on each, in order. Raises INVALID_ARGUMENT, PERMISSION_DENIED."""
     acting.require(Role.OPERATOR)
     acting.require_all_groups()
+    deadline = time.monotonic() + MOST_SECONDS
     if not 1 <= len(names) <= MOST:
         raise invalid("names", f"must be 1 to {MOST}, not {len(names)}")
-    return [_change(acting, name, action) for name in dict.fromkeys(names)]
+    return [
+        _change(acting, name, action) if time.monotonic() < deadline else ItemReport(name, **_NOT_TRIED)
+        for name in dict.fromkeys(names)
+    ]
 
 
 def _change(acting: Actor, name: str, action: BulkAction) -> ItemReport:

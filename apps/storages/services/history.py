@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from datetime import datetime, timedelta
 
 from django.db import IntegrityError, transaction
+from django.db.models import Q, QuerySet
 
 from apps.audit.services import event_record
 from apps.common.actor import Actor
@@ -17,6 +18,8 @@ from apps.storages.selectors import groups_naming
 _WATCHER = Actor.system("health")
 SAMPLES_STAY = timedelta(hours=24)
 CHANGES_STAY = timedelta(days=90)
+ROWS_AT_MOST = 50_000
+"""Turns of all storages together, and incidents that are over: a storage may go up and down all day."""
 _PRUNED_AT_ONCE = 10_000
 """Rows of each kind a call: what has piled up goes in several."""
 
@@ -139,14 +142,21 @@ def samples_note(samples: Iterable[StorageHealthSample]) -> None:
 
 
 def history_prune(*, now: datetime) -> int:
-    """Drop what is older than it is kept; returns how many rows went. Bounded: call it again and again."""
+    """Drop what is old or too many; returns how many rows went. Bounded: call it again and again."""
     oldest = int((now - SAMPLES_STAY).timestamp())
     samples = StorageHealthSample.objects.filter(second__lt=oldest)
-    changes = StorageHealthChange.objects.filter(at__lt=now - CHANGES_STAY)
-    incidents = StorageIncident.objects.filter(ended_at__lt=now - CHANGES_STAY)
+    changes = _beyond(StorageHealthChange.objects.all(), Q(at__lt=now - CHANGES_STAY))
+    over = StorageIncident.objects.filter(ended_at__isnull=False)
+    incidents = _beyond(over, Q(ended_at__lt=now - CHANGES_STAY))
     gone = 0
     for rows in (samples, changes, incidents):
         ids = list(rows.order_by("pk").values_list("pk", flat=True)[:_PRUNED_AT_ONCE])
         for at in range(0, len(ids), 500):
             gone += rows.model.objects.filter(pk__in=ids[at : at + 500]).delete()[0]
     return gone
+
+
+def _beyond(rows: QuerySet, is_old: Q) -> QuerySet:
+    ids = rows.order_by("-id").values_list("id", flat=True)
+    newest_too_many = ids[ROWS_AT_MOST : ROWS_AT_MOST + 1].first() or 0
+    return rows.filter(is_old | Q(id__lte=newest_too_many))

@@ -13,7 +13,7 @@ from apps.audit.models import Event
 from apps.common.redis_client import index_client
 from apps.storages.models import Storage, StorageHealthChange, StorageHealthSample, StorageIncident
 from apps.storages.selectors import storage_health_buckets
-from apps.storages.services import content_checks_ask, history_prune, storage_update
+from apps.storages.services import content_checks_ask, history, history_prune, storage_update
 from apps.storages.services.content import DROPPED_PAUSE_SECONDS
 from apps.storages.tasks import check_storages
 from kvcm_platform.core.health import HealthLimits
@@ -48,6 +48,19 @@ def test_samples_stay_for_a_day(tmp_path: Path) -> None:
     assert history_prune(now=NOW) == 2
     assert StorageHealthSample.objects.count() == 2
     assert history_prune(now=NOW) == 0
+
+
+def test_what_goes_up_and_down_all_day_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(history, "ROWS_AT_MOST", 3)
+    make_storage(tmp_path)
+    for minute in range(6):
+        for is_ok in (False, False, False, True, True, True):
+            check("nfs_a", is_ok, at=NOW + timedelta(minutes=minute))
+    history_prune(now=NOW)
+    assert StorageHealthChange.objects.count() == 3
+    assert StorageHealthChange.objects.latest("id").event == "available"
+    newest = StorageIncident.objects.order_by("-id").values_list("started_at", flat=True)
+    assert [at.minute for at in newest] == [5, 4, 3]
 
 
 def test_a_turn_is_an_event_of_the_groups_it_concerns(index: redis.Redis, tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from django.utils import timezone
 
 from apps.common.actor import Role
 from apps.storages.models import Storage
-from apps.storages.services import storage_update
+from apps.storages.services import bulk, storage_update
 from apps.storages.usage import RecentUsage
 from tests.apps.conftest import Api
 from tests.apps.storages.looks import check, occupy, published, vacate
@@ -201,7 +201,9 @@ def test_drain_shows_its_progress(api: Api, index: redis.Redis, tmp_path: Path) 
     vacate(index)
 
 
-def test_several_at_once(api: Api, index: redis.Redis, tmp_path: Path) -> None:
+def test_several_at_once(
+    api: Api, index: redis.Redis, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for name in ("a", "b"):
         make_storage(tmp_path, name)
     client = api(Role.OPERATOR)
@@ -225,6 +227,9 @@ def test_several_at_once(api: Api, index: redis.Redis, tmp_path: Path) -> None:
     (tmp_path / "b").write_text("in the way")
     client.patch(f"{STORAGES}b/", {"check_storage_available_when_open": True})
     assert act("enable", "a", "b") == [("a", True, ""), ("b", False, "io_error")]
+    monkeypatch.setattr(bulk, "MOST_SECONDS", 0.0)
+    late = client.post(f"{STORAGES}bulk/", {"action": "drain", "names": ["a"]}).json()["results"]
+    assert [(one["ok"], one["code"]) for one in late] == [(False, "too_many_requests")]
     assert client.post(f"{STORAGES}bulk/", {"action": "explode", "names": ["a"]}).json()["field"] == "action"
     assert client.post(f"{STORAGES}bulk/", {"action": "drain", "names": []}).status_code == 400
     assert client.post(f"{STORAGES}bulk/", {"action": "drain", "names": ["x"] * 101}).status_code == 400
