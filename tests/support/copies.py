@@ -28,6 +28,12 @@ from tests.support.data_plane import DataPlane, data_plane, found, group, instan
 
 BLOCK = 1024
 FAST, SLOW = 1, 2
+PREFERRED = {
+    StorageType.HF3FS: PreferStrategy.PREFER_3FS,
+    StorageType.NFS: PreferStrategy.PREFER_NFS,
+    StorageType.TAIR_MEMPOOL: PreferStrategy.PREFER_TAIR_MEMPOOL,
+    StorageType.MOONCAKE: PreferStrategy.PREFER_MOONCAKE,
+}
 
 
 async def go_on(_: Migration, __: Tally) -> bool:
@@ -49,6 +55,7 @@ class Tiers:
     entries: dict[str, StorageEntry]
     instance: InstanceEntry
     version: int = 1
+    _transfers: tuple[tuple[StorageEntry, ...], Transfers] | None = None
 
     @property
     def index(self) -> RedisIndex:
@@ -96,7 +103,17 @@ class Tiers:
         }
 
     def transfers(self) -> Transfers:
-        return Transfers.from_entries(self.entries.values())
+        """One for all: that of a Mooncake store is a process of its own."""
+        entries = tuple(self.entries.values())
+        if self._transfers is None or self._transfers[0] != entries:
+            self.close()
+            self._transfers = entries, Transfers.from_entries(entries)
+        return self._transfers[1]
+
+    def close(self) -> None:
+        if self._transfers is not None:
+            self._transfers[1].close()
+            self._transfers = None
 
     async def touch(self, keys: Iterable[int]) -> None:
         await self.plane.match(list(keys))
@@ -246,23 +263,38 @@ class Tiers:
 
 @asynccontextmanager
 async def tiers(
-    url: str, client: Any, root: Path, shards: int, *, is_first: bool = True, **settings: Any
+    url: str,
+    client: Any,
+    root: Path,
+    shards: int,
+    *,
+    is_first: bool = True,
+    fast: StorageEntry | None = None,
+    slow: StorageEntry | None = None,
+    **settings: Any,
 ) -> AsyncIterator[Tiers]:
-    """`is_first`: the storages are made and published; else another process over the same ones."""
+    """`is_first`: the storages are made and published; else another process over the same ones.
+
+    `fast` and `slow` may be storages of other types, of these names.
+    """
     for name in ("fast", "slow") if is_first else ():
         (root / name).mkdir()
         marker.mark(str(root / name))
-    fast = StorageEntry(
+    fast = fast or StorageEntry(
         "fast",
         FAST,
         StorageType.HF3FS,
         {"cluster_name": "c", "mountpoint": str(root), "root_dir": "fast", "key_count_per_file": 8},
     )
-    slow = storage(root / "slow", name="slow", number=SLOW)
+    slow = slow or storage(root / "slow", name="slow", number=SLOW)
     one = instance(
         shards=shards, specs=settings.pop("specs", (("tp0", BLOCK),)), groups=settings.pop("groups", ())
     )
-    both = group(storage_candidates=("fast", "slow"), prefer_strategy=PreferStrategy.PREFER_3FS)
+    both = group(storage_candidates=("fast", "slow"), prefer_strategy=PREFERRED[fast.type])
     entries = (fast, slow, both, one) if is_first else ()
     async with data_plane(url, client, *entries, **settings) as plane:
-        yield Tiers(plane, root, both, {"fast": fast, "slow": slow}, one)
+        built = Tiers(plane, root, both, {"fast": fast, "slow": slow}, one)
+        try:
+            yield built
+        finally:
+            built.close()
