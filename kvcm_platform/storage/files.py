@@ -12,6 +12,8 @@ import os
 FALLOC_FL_KEEP_SIZE = 0x01
 FALLOC_FL_PUNCH_HOLE = 0x02
 TOUCHES = 3
+PAGE = 4096
+"""File systems give space back in blocks of this size, or of a multiple."""
 _NO_PUNCH = frozenset({errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL})
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -55,17 +57,30 @@ def punch(path: str, offset: int, size: int) -> None:
         os.close(descriptor)
 
 
+def _own(offset: int, size: int) -> tuple[int, int]:
+    """The part of a slot that shares no block of the file system with its neighbours, which keep theirs.
+
+    Blocks larger than a page are seen in the middle of slots that are larger still. A slot without a
+    page of its own is taken as it is.
+    """
+    margin = size // 4 if size >= 4 * PAGE else 0
+    first = -(-(offset + margin) // PAGE) * PAGE
+    end = (offset + size - margin) // PAGE * PAGE
+    return (first, end) if first < end else (offset, offset + max(size, 1))
+
+
 def has_data(path: str, offset: int, size: int) -> bool:
-    """Whether a file has any data between these bytes: a slot that was punched, or never written, has none.
+    """Whether a slot has any data of its own: one that was punched, or never written, has none.
 
     A file system that keeps no count of its holes says that all is data. Raises OSError.
     """
+    offset, end = _own(offset, size)
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
     except FileNotFoundError:
         return False
     try:
-        return os.lseek(descriptor, offset, os.SEEK_DATA) < offset + max(size, 1)
+        return os.lseek(descriptor, offset, os.SEEK_DATA) < end
     except OSError as error:
         if error.errno == errno.ENXIO:
             return False
