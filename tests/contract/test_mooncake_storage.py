@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import secrets
 import signal
@@ -24,7 +23,7 @@ from kvcm_platform.storage.mooncake_master import Master
 from kvcm_platform.storage.probe import probe
 from kvcm_platform.transfer import Transfers
 from kvcm_platform.transfer.mooncake_store import StoreSettings
-from tests.support.eventually import eventually
+from tests.support.eventually import eventually, eventually_async
 from tests.support.mooncake import LEASE_SECONDS, MooncakeMaster, running_mooncake
 
 from .test_mooncake_transfer import children
@@ -111,9 +110,11 @@ async def test_a_dead_client_costs_one_call(mooncake: MooncakeMaster) -> None:
     made = backend(entry)
     uris = put(entry, 2)
     assert await delete(made, uris[:1]) == [""]
-    for child in children():
+    dying = children()
+    for child in dying:
         os.kill(child, signal.SIGABRT)
-    await asyncio.sleep(0.3)
+    # Who started them has noticed once they are gone altogether.
+    await eventually_async(lambda: not any(Path(f"/proc/{child}").exists() for child in dying))
     assert await delete(made, uris) == ["", ""]
     assert await made.exist(uris) == [False, False]
     await made.close()

@@ -115,6 +115,10 @@ async def test_when_none_takes_files_the_error_names_each_reason(plane, tmp_path
     assert len((await plane.start(KEYS)).locations) == 20, "they are writable again"
 
 
+def making_files(below: Path) -> set[threading.Thread]:
+    return {thread for thread in threading.enumerate() if thread.name.startswith(f"files {below}")}
+
+
 async def test_a_mount_that_hangs_costs_one_start_its_time(plane, tmp_path):
     with hanging_mount(tmp_path / "hanging") as mount:
         (mount.source / "kv").mkdir()
@@ -125,15 +129,15 @@ async def test_a_mount_that_hangs_costs_one_start_its_time(plane, tmp_path):
         mount.hang()
         started_at = time.monotonic()
         first = await plane.start(KEYS)
-        assert 0.5 <= time.monotonic() - started_at < 1.5
-        started_at = time.monotonic()
+        assert time.monotonic() - started_at >= 0.5
+        stuck = making_files(mount.path)
         second = await plane.start([100])
-        assert time.monotonic() - started_at < 0.4, "nothing is sent after what still hangs"
+        assert making_files(mount.path) == stuck, "nothing is sent after what still hangs"
         both = uris([*first.locations, *second.locations])
         assert {uri.storage for uri in both} == {"b"}
         plane.make_due()
         mount.go_on()
-        eventually(lambda: not any(thread.name.startswith("files ") for thread in threading.enumerate()))
+        eventually(lambda: not making_files(mount.path))
         assert files_of(mount.source), "made after the Start had gone on without them"
         for _ in range(2):
             plane.make_due()
