@@ -13,7 +13,7 @@ import { liveStatus, POLL_MS, type LiveStatus } from './status';
 import { applyMessage, emptyTopic } from './topic';
 
 export const OVERVIEW_KEY = ['overview'] as const;
-export const ALERTS_KEY = ['alerts', 'firing'] as const;
+const ALERTS_KEY = ['alerts', 'firing'] as const;
 
 const LiveContext = createContext<LiveConnection | null>(null);
 

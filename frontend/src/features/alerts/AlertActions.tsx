@@ -8,7 +8,6 @@ import { ActionButton } from '../../components/actions/ActionButton';
 import dialog from '../../components/actions/ConfirmDialog.module.css';
 import { MutationError } from '../../components/actions/MutationError';
 import { notifyDone, notifyError } from '../../components/notify';
-import { ALERTS_KEY } from '../../live/LiveProvider';
 import { ruleTitle } from './severity';
 
 /** Take an alert on, and keep it from being told for a while. */
@@ -18,7 +17,6 @@ export function AlertActions({ alert, onSilence }: { alert: Alert; onSilence: ()
     mutationFn: () => alertAcknowledge(alert.id, !alert.acknowledged),
     onSuccess: () => {
       void client.invalidateQueries({ queryKey: ['alerts'] });
-      void client.refetchQueries({ queryKey: ALERTS_KEY });
     },
     onError: (error) => notifyError('The alert could not be acknowledged', error),
   });
@@ -66,7 +64,6 @@ export function SilenceDialog({ alert, onClose }: { alert: Alert; onClose: () =>
       }),
     onSuccess: () => {
       void client.invalidateQueries({ queryKey: ['alerts'] });
-      void client.refetchQueries({ queryKey: ALERTS_KEY });
       notifyDone('The silence has begun');
       onClose();
     },

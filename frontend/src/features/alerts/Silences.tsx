@@ -7,7 +7,7 @@ import { notifyDone, notifyError } from '../../components/notify';
 import { Panel } from '../../components/Panel';
 import { SimpleTable } from '../../components/table/SimpleTable';
 import { Mono, Time } from '../../components/values';
-import { ALERTS_KEY, useRefetchInterval } from '../../live/LiveProvider';
+import { useRefetchInterval } from '../../live/LiveProvider';
 
 /** The silences that last; they end by themselves, or here. */
 export function Silences() {
@@ -17,7 +17,6 @@ export function Silences() {
     mutationFn: silenceEnd,
     onSuccess: () => {
       void client.invalidateQueries({ queryKey: ['alerts'] });
-      void client.refetchQueries({ queryKey: ALERTS_KEY });
       notifyDone('The silence is over');
     },
     onError: (failure) => notifyError('The silence could not be ended', failure),

@@ -1,10 +1,10 @@
 import { Button, Checkbox, NativeSelect, TextInput } from '@mantine/core';
 import { useMutation, useQueryClient } from '@tanstack/react-query';
-import { useState } from 'react';
+import { useState, type ReactNode } from 'react';
 
 import { ApiError } from '../../api/client';
 import { savedStorageTry, storageAdd, storageQuery, storageTry, storageUpdate } from '../../api/resources';
-import type { Storage, StorageTypeInfo } from '../../api/types';
+import type { Storage, StorageTypeInfo, Trial } from '../../api/types';
 import { ActionButton } from '../../components/actions/ActionButton';
 import { MutationError } from '../../components/actions/MutationError';
 import layout from '../../components/layout.module.css';
@@ -135,36 +135,21 @@ export function StorageForm({ types, opened, onSaved, onCancel }: StorageFormPro
               />
             </div>
           </Panel>
-          <Panel title="Test connection">
-            <div className={classes.fields}>
-              <p className="muted">Writes, reads and deletes a little there. Nothing is saved.</p>
-              {(!opened || values.type !== opened.type) && info?.capabilities?.needs_mount && (
-                <Checkbox
-                  size="xs"
-                  label="Make the folder if it is missing"
-                  checked={mayCreate}
-                  onChange={(event) => setMayCreate(event.currentTarget.checked)}
-                />
-              )}
-              <div>
-                <ActionButton needs="operator" loading={trial.isPending} onClick={() => checked(() => trial.mutate(), false)}>
-                  Test connection
-                </ActionButton>
-              </div>
-              {trial.data && <TrialResult trial={trial.data} />}
-            </div>
-          </Panel>
-          {failed && (refused.rest || Object.keys(refused.byField).length === 0) && (
-            <MutationError error={failed}>
+          <TrialPanel
+            trial={trial}
+            onTry={() => checked(() => trial.mutate(), false)}
+            create={
+              (!opened || values.type !== opened.type) && info?.capabilities?.needs_mount
+                ? { checked: mayCreate, onChange: setMayCreate }
+                : null
+            }
+          />
+          {failed && (
+            <Refusal error={failed} refused={refused}>
               {failed instanceof ApiError && failed.code === 'in_use' && change && (
                 <ForceMove fields={movingFields(change, fields)} pending={save.isPending} onForce={() => save.mutate(true)} />
               )}
-            </MutationError>
-          )}
-          {failed && Object.keys(refused.byField).length > 0 && (
-            <p className={classes.refused} role="alert">
-              Some values were refused: see the marked fields.
-            </p>
+            </Refusal>
           )}
           <div className={classes.buttons}>
             <Button variant="default" onClick={onCancel}>
@@ -177,6 +162,58 @@ export function StorageForm({ types, opened, onSaved, onCancel }: StorageFormPro
         </div>
       </div>
     </form>
+  );
+}
+
+interface TrialPanelProps {
+  trial: { isPending: boolean; data: Trial | undefined };
+  onTry: () => void;
+  /** Whether a missing folder is made; null where there is nothing to ask. */
+  create: { checked: boolean; onChange: (checked: boolean) => void } | null;
+}
+
+function TrialPanel({ trial, onTry, create }: TrialPanelProps) {
+  return (
+    <Panel title="Test connection">
+      <div className={classes.fields}>
+        <p className="muted">Writes, reads and deletes a little there. Nothing is saved.</p>
+        {create && (
+          <Checkbox
+            size="xs"
+            label="Make the folder if it is missing"
+            checked={create.checked}
+            onChange={(event) => create.onChange(event.currentTarget.checked)}
+          />
+        )}
+        <div>
+          <ActionButton needs="operator" loading={trial.isPending} onClick={onTry}>
+            Test connection
+          </ActionButton>
+        </div>
+        {trial.data && <TrialResult trial={trial.data} />}
+      </div>
+    </Panel>
+  );
+}
+
+interface RefusalProps {
+  error: Error;
+  refused: ReturnType<typeof errorsOf>;
+  children: ReactNode;
+}
+
+/** A refusal as a whole, and whether some of it stands at the fields. */
+function Refusal({ error, refused, children }: RefusalProps) {
+  const isAtFields = Object.keys(refused.byField).length > 0;
+  return (
+    <>
+      {(refused.rest || !isAtFields) && <MutationError error={error}>{children}</MutationError>}
+      {isAtFields && (
+        <p className={classes.refused} role="alert">
+          Some values were refused: see the marked fields.
+        </p>
+      )}
+    </>
   );
 }
 
