@@ -311,7 +311,7 @@ def test_clients_are_kept_while_they_are_used(mooncake: MooncakeMaster) -> None:
     with clients.of(settings) as first, clients.of(settings) as second:
         assert first is second
         assert first.call("exist", ["x"], 10) == [0]
-    assert len(children()) == 1
+        assert len(children()) == 1
     eventually(lambda: children() == [], seconds=10)
     with clients.of(settings) as again:
         assert again.call("exist", ["x"], 10) == [0]

@@ -9,13 +9,15 @@ from apps.audit.models import AuditEntry
 from apps.common.actor import Role
 from apps.control.dispatcher import RPCS
 from kvcm_platform.pb import admin_service_pb2 as pb
+from kvcm_platform.pb import kvcm_v1_pb2 as v1
 from tests.apps.control.conftest import Control
 from tests.factories.actors import make_token
 from tests.factories.objects import make_group, make_instance
 
 
 def test_every_rpc_of_the_service_is_served() -> None:
-    assert set(RPCS) == set(pb.DESCRIPTOR.services_by_name["AdminService"].methods_by_name)
+    services = pb.DESCRIPTOR.services_by_name["AdminService"], v1.DESCRIPTOR.services_by_name["Migrations"]
+    assert set(RPCS) == {name for service in services for name in service.methods_by_name}
     assert RPCS["AddStorage"].http_path == "/api/addStorage"
 
 
