@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import structlog
@@ -50,11 +51,7 @@ async def index_recount(redis_url: str, *, repair: bool, rocksdb_folder: Path | 
             log.warning("group left out: its index is in a metadata process", group=names[number])
         groups = [
             await recount_group(
-                session.index,
-                name,
-                number,
-                [entry for entry in session.instances if entry.group_number == number],
-                repair=repair,
+                session.index, name, number, partial(session.instances_in, number), repair=repair
             )
             for number, name in sorted(names.items())
             if number not in elsewhere

@@ -65,6 +65,10 @@ class IndexSession:
             raise IndexUnavailable(f"the Redis of these groups' own does not answer (group {numbers})")
         return now.instances
 
+    async def instances_in(self, group_number: int) -> list[InstanceEntry]:
+        """Those of one group at this moment, removed ones included. Raises IndexUnavailable."""
+        return [entry for entry in await self.all_instances() if entry.group_number == group_number]
+
     def reaches(self, entry: InstanceEntry) -> bool:
         return entry.group_number not in self.cut_off
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 import msgpack
@@ -24,6 +24,9 @@ _STATE = {LocationStatus.WRITING: "w", LocationStatus.SERVING: "s"}
 
 Amounts = dict[tuple[int, str], tuple[int, int]]
 """(storage ref, state) -> (bytes, blocks); states w writing, s serving, p pending deletion."""
+
+ReadInstances = Callable[[], Awaitable[Sequence[InstanceEntry]]]
+"""Gives the instances of a group as they are at that moment, removed ones with data left included."""
 
 
 class StillChanging(Exception):
@@ -101,21 +104,24 @@ async def _values(index: RedisIndex, name: str) -> AsyncIterator[bytes]:
 
 
 async def recount_group(
-    index: RedisIndex, name: str, number: int, instances: Sequence[InstanceEntry], *, repair: bool
+    index: RedisIndex, name: str, number: int, read_instances: ReadInstances, *, repair: bool
 ) -> GroupCount:
-    """Compares, and with `repair` corrects, one group and its instances (removed ones included).
+    """Compares, and with `repair` corrects, one group and its instances.
 
-    Raises StillChanging when the group never stood still between its count and the comparison.
+    Raises StillChanging when the group never stood still between its count and the comparison, and
+    what `read_instances` does.
     """
     if repair:
+        instances = await read_instances()
         for instance in instances:
             for count in await count_instance(index, instance):
                 await repair_shard(index, count)
         base = keyspace.group(number)
-        for name_of_shard, _, _ in await _strangers(index, number, instances):
+        for name_of_shard, _, _ in await _strangers(index, number, instances, read_instances):
             await index.connection.call("HDEL", keyspace.group_vectors(base), name_of_shard)
         await index.connection.call("FCALL", "kvcm_retotal", 1, base)
     for attempt in range(ATTEMPTS):
+        instances = await read_instances()
         counts = [count for instance in instances for count in await count_instance(index, instance)]
         for count in counts:
             await push(index.connection, count.shard)
@@ -127,7 +133,7 @@ async def recount_group(
         raise StillChanging(name)
     recounted = sum(size for count in counts for size, _ in count.counted.values())
     result = GroupCount(name, int(totals.get(b"u", b"0")), recounted, int(totals.get(b"r", b"0")))
-    for name_of_shard, size, blocks in await _strangers(index, number, instances):
+    for name_of_shard, size, blocks in await _strangers(index, number, instances, read_instances):
         result.drift[f"unknown shard {name_of_shard}"] = {"bytes": -size, "blocks": -blocks}
     for where, kept, counted in _differences(counts):
         result.drift[where] = {"bytes": counted[0] - kept[0], "blocks": counted[1] - kept[1]}
@@ -135,11 +141,16 @@ async def recount_group(
 
 
 async def _strangers(
-    index: RedisIndex, number: int, instances: Sequence[InstanceEntry]
+    index: RedisIndex, number: int, earlier: Sequence[InstanceEntry], read_instances: ReadInstances
 ) -> list[tuple[str, int, int]]:
-    """(name, bytes, blocks) of shards that the group counts although no instance of it has them."""
-    known = {f"{entry.number}:{shard}" for entry in instances for shard in range(entry.shards)}
+    """(name, bytes, blocks) of shards that the group counts although no instance of it has them.
+
+    Instances are read after what the group counts: those that were registered since its count began
+    are no strangers. Nor are the `earlier` ones, whose removal may have ended meanwhile.
+    """
     rows = as_dict(await index.connection.call("HGETALL", keyspace.group_vectors(keyspace.group(number))))
+    instances = [*earlier, *await read_instances()]
+    known = {f"{entry.number}:{shard}" for entry in instances for shard in range(entry.shards)}
     found = []
     for raw_name, packed in rows.items():
         _, _, sizes, blocks = msgpack.unpackb(packed)

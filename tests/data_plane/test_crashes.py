@@ -7,9 +7,10 @@ import asyncio
 import pytest
 
 from kvcm_platform.core.errors import Code, DomainError
-from kvcm_platform.core.registry import Quota
+from kvcm_platform.core.registry import InstanceEntry, Quota
 from kvcm_platform.index import keyspace, registry, usage
 from kvcm_platform.index.connection import IndexUnavailable
+from kvcm_platform.index.recount import recount_group
 from kvcm_platform.index.shards import shards_of
 from tests.support.data_plane import DataPlane, data_plane, found, group, instance, own, storage
 from tests.support.valkey import valkey_server
@@ -191,6 +192,26 @@ async def test_recount_finds_shards_that_nobody_owns(plane):
     count = await plane.recount()
     assert count.drift == {"unknown shard 4711:0": {"bytes": -10 * 1024, "blocks": -10}}
     assert not (await plane.recount(repair=True)).has_drift
+
+
+async def test_an_instance_that_is_registered_during_a_repair_is_no_stranger(plane):
+    await plane.write(KEYS[:10])
+    session = await plane.session()
+    is_counted: list[bool] = []
+
+    async def instances() -> list[InstanceEntry]:
+        """As they were, and another one that writes right after the first look."""
+        before = await session.instances_in(1)
+        if not is_counted:
+            plane.publish(2, instance("model-b", 0xDEF))
+            await plane.write(KEYS[:5], "model-b")
+            await plane.index.pusher.flush()
+        is_counted.append(plane.client.hexists(keyspace.group_vectors(GROUP), f"{0xDEF}:0"))
+        return before
+
+    count = await recount_group(plane.index, "default", 1, instances, repair=True)
+    assert (count.used, count.drift) == (15 * 1024, {})
+    assert all(is_counted), "what it uses was never taken out of the group's sum"
 
 
 async def test_the_server_restarts(tmp_path):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -206,7 +207,9 @@ class DataPlane:
 
     async def recount(self, *, repair: bool = False) -> GroupCount:
         session = await self.session()
-        return await recount_group(self.index, "default", 1, session.instances, repair=repair)
+        return await recount_group(
+            self.index, "default", 1, partial(session.instances_in, 1), repair=repair
+        )
 
 
 def own(plane: DataPlane) -> Connection:

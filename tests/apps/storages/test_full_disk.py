@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -102,7 +103,8 @@ async def tidy_up(url: str, client: redis.Redis) -> tuple[int, bool]:
             assert report.failures == 0
     async with index_session(url) as session:
         (group,) = session.registry.groups.values()
-        count = await recount_group(session.index, group.name, group.number, session.instances, repair=False)
+        instances = partial(session.instances_in, group.number)
+        count = await recount_group(session.index, group.name, group.number, instances, repair=False)
         return count.used, count.has_drift
 
 
