@@ -4,6 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+LATELY_SECONDS = 3600.0
+"""How far back the lives of a node's memory are counted."""
+LIVES_AT_ONCE = 3
+"""So many may begin lately before the next one has to wait."""
+FIRST_WAIT_SECONDS = 60.0
+LONGEST_WAIT_SECONDS = 600.0
+
 
 @dataclass(frozen=True, slots=True)
 class HealthLimits:
@@ -46,3 +53,15 @@ class Row:
 def is_gone_for_good(missed_seconds: float, row: Row, limits: HealthLimits) -> bool:
     """Whether a segment that was missed for so long will not come back: its blocks may be cleared."""
     return not row.is_available and missed_seconds >= limits.pool_lost_seconds
+
+
+def wait_after_lives(lives: int) -> float:
+    """How many seconds a node's new memory waits, from when the last of `lives` lately was taken up.
+
+    Each life takes a number for good, and there are 65,535: a node that crashes all day takes at most
+    one in ten minutes or so. One that came back several times and then stayed calm does not wait.
+    """
+    if lives < LIVES_AT_ONCE:
+        return 0.0
+    doublings = min(lives - LIVES_AT_ONCE, 10)
+    return min(FIRST_WAIT_SECONDS * (1 << doublings), LONGEST_WAIT_SECONDS)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kvcm_platform.core.health import HealthLimits, Row, is_gone_for_good
+from kvcm_platform.core.health import HealthLimits, Row, is_gone_for_good, wait_after_lives
 
 
 def played(checks: str, limits: HealthLimits) -> str:
@@ -53,3 +53,8 @@ def test_a_segment_that_answers_is_never_given_up() -> None:
     assert not is_gone_for_good(1e9, Row(True, 1), limits)
     assert not is_gone_for_good(299.9, Row(False, 60), limits)
     assert is_gone_for_good(300, Row(False, 60), limits)
+
+
+def test_new_memory_waits_longer_each_time_up_to_ten_minutes() -> None:
+    waits = [wait_after_lives(lives) for lives in (0, 1, 2, 3, 4, 5, 6, 7, 8, 100_000)]
+    assert waits == [0, 0, 0, 60, 120, 240, 480, 600, 600, 600]

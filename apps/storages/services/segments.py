@@ -6,18 +6,19 @@ once; its number stays published as lost until the index holds nothing of it (de
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 import structlog
+from django.db.models import Count, Max
 
 from apps.common.services import number_next
 from apps.storages.choices import HealthEvent, SegmentState
-from apps.storages.models import MAX_NUMBER, Storage, StorageSegment
+from apps.storages.models import MAX_NUMBER, Storage, StorageHealthChange, StorageSegment
 from apps.storages.services.history import turn_note
 from kvcm_platform.core.errors import Code, DomainError
-from kvcm_platform.core.health import HealthLimits, Row, is_gone_for_good
+from kvcm_platform.core.health import LATELY_SECONDS, HealthLimits, Row, is_gone_for_good, wait_after_lives
 from kvcm_platform.core.sizes import sized
 from kvcm_platform.storage.backend import ProbeResult, SegmentSeen
 
@@ -48,7 +49,8 @@ def segments_note(
 ) -> bool:
     """Take over what a check saw of a storage's segments; whether the data plane must know.
 
-    `previous_at` is the time of the check before. Inside the caller's transaction, with the storage's
+    `previous_at` is the time of the check before. Whose memory has to wait for its number is said in
+    the storage's health message. Inside the caller's transaction, with the storage's
     row locked.
     """
     check = _Check(result, at, previous_at, limits)
@@ -109,9 +111,17 @@ def _lose(storage: Storage, segment: StorageSegment, why: str, at: datetime) -> 
     turn_note(storage, HealthEvent.SEGMENT_LOST, at=at, message=why, node_id=segment.node_id)
 
 
-def _find(storage: Storage, segments: Iterable[SegmentSeen], at: datetime) -> bool:
+def _find(storage: Storage, segments: Sequence[SegmentSeen], at: datetime) -> bool:
+    """Give new memory its number, but for nodes that came with new memory too often lately."""
+    if not segments:
+        return False
     is_any = False
+    lives = _lives_lately(storage, {segment.node_id for segment in segments}, at)
     for segment in segments:
+        past = lives.setdefault(segment.node_id, _Lives(0, at))
+        if at < past.next_at:
+            _say(storage, past.why_it_waits(segment.node_id))
+            continue
         try:
             number = number_next(kind="storage", at_most=MAX_NUMBER)
         except DomainError as error:
@@ -121,18 +131,60 @@ def _find(storage: Storage, segments: Iterable[SegmentSeen], at: datetime) -> bo
                 "a segment cannot be used: no number is left", storage=storage.name, node=segment.node_id
             )
             return is_any
-        StorageSegment.objects.create(
-            storage=storage,
-            number=number,
-            node_id=segment.node_id,
-            segment_id=segment.segment_id,
-            address=segment.address[:256],
-            size_bytes=segment.size_bytes,
-            used_bytes=segment.used_bytes,
-            found_at=at,
-            seen_at=at,
-        )
-        message = f"{sized(segment.size_bytes)} at {segment.address}"
-        turn_note(storage, HealthEvent.SEGMENT_FOUND, at=at, message=message, node_id=segment.node_id)
+        _begin(storage, segment, number, at)
+        lives[segment.node_id] = _Lives(past.count + 1, at)
         is_any = True
     return is_any
+
+
+@dataclass(frozen=True, slots=True)
+class _Lives:
+    """How many lives of a node's memory were taken up lately, and when the last one was."""
+
+    count: int
+    last_at: datetime
+
+    @property
+    def next_at(self) -> datetime:
+        return self.last_at + timedelta(seconds=wait_after_lives(self.count))
+
+    def why_it_waits(self, node_id: str) -> str:
+        """The same words until it is over."""
+        return (
+            f"node {node_id} came with new memory {self.count} times within {LATELY_SECONDS / 60:.0f} min:"
+            f" what it has now is used from {self.next_at:%H:%M:%S} UTC on"
+        )
+
+
+def _lives_lately(storage: Storage, nodes: Collection[str], at: datetime) -> dict[str, _Lives]:
+    """By node. Out of the history: the rows of segments go once the index holds nothing of them."""
+    found = StorageHealthChange.objects.filter(
+        storage=storage,
+        event=HealthEvent.SEGMENT_FOUND,
+        node_id__in=list(nodes),
+        at__gt=at - timedelta(seconds=LATELY_SECONDS),
+        at__lte=at,
+    )
+    rows = found.order_by().values_list("node_id").annotate(Count("id"), Max("at"))
+    return {node_id: _Lives(count, last_at) for node_id, count, last_at in rows}
+
+
+def _say(storage: Storage, message: str) -> None:
+    """Add to what the check itself said."""
+    storage.health_message = "; ".join(filter(None, (storage.health_message, message)))[:500]
+
+
+def _begin(storage: Storage, segment: SegmentSeen, number: int, at: datetime) -> None:
+    StorageSegment.objects.create(
+        storage=storage,
+        number=number,
+        node_id=segment.node_id,
+        segment_id=segment.segment_id,
+        address=segment.address[:256],
+        size_bytes=segment.size_bytes,
+        used_bytes=segment.used_bytes,
+        found_at=at,
+        seen_at=at,
+    )
+    message = f"{sized(segment.size_bytes)} at {segment.address}"
+    turn_note(storage, HealthEvent.SEGMENT_FOUND, at=at, message=message, node_id=segment.node_id)

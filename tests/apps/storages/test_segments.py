@@ -156,3 +156,73 @@ def test_a_moved_address_is_published(index: redis.Redis) -> None:
     moved = SegmentSeen("a", "a-1", "10.0.0.9:7", 1 << 20)
     pool.check(moved)
     assert published(index, "pool").segments[0].address == "10.0.0.9:7"
+
+
+def test_a_node_whose_memory_is_new_at_each_check_takes_few_numbers(index: redis.Redis) -> None:
+    pool = Pool()
+    for life in range(720):
+        pool.check(seen("a"), seen("b", f"{life}"))
+    first, *_ = taken = found_at("b")
+    assert [(at - first).total_seconds() for at in taken] == [
+        0,
+        5,
+        10,
+        70,
+        190,
+        430,
+        910,
+        1510,
+        2110,
+        2710,
+        3310,
+    ]
+    assert pool.states()["a"] == "available"
+    assert len(found_at("a")) == 1
+
+
+def test_what_waits_is_said_and_used_when_its_time_has_come(index: redis.Redis) -> None:
+    pool = Pool()
+    for life in "123":
+        pool.check(seen("a"), seen("b", life))
+        assert Storage.objects.get().health_message == ""
+    last = pool.now
+    number = StorageSegment.objects.order_by("number").last().number
+    pool.check(seen("a"), seen("b", "4"))
+    entry = published(index, "pool")
+    assert [segment.node_id for segment in entry.segments] == ["a"], "what it had is lost all the same"
+    until = f"{last + timedelta(seconds=60):%H:%M:%S}"
+    assert Storage.objects.get().health_message == (
+        f"node b came with new memory 3 times within 60 min: what it has now is used from {until} UTC on"
+    )
+    pool.check(seen("a"), seen("b", "5"), seen("c"))
+    assert [s.node_id for s in published(index, "pool").segments] == ["a", "c"], "others do not wait"
+    pool.now = last + timedelta(seconds=60)
+    pool.check(seen("a"), seen("b", "5"), seen("c"), seconds=0)
+    assert [s.segment_id for s in published(index, "pool").segments] == ["a-1", "c-1", "b-5"]
+    assert StorageSegment.objects.get(segment_id="b-5").number == number + 2, "the fourth life took none"
+    assert Storage.objects.get().health_message == ""
+
+
+def test_lives_are_counted_after_their_rows_are_gone(index: redis.Redis) -> None:
+    """Segments settle within seconds; who counts them anew after a crash must count the same."""
+    pool = Pool()
+    for life in "123":
+        pool.check(seen("a"), seen("b", life))
+    departures_settle(client=blocks_client(), now=pool.now + timedelta(seconds=10))
+    assert StorageSegment.objects.filter(node_id="b").count() == 1
+    pool.check(seen("a"), seen("b", "4"))
+    assert not StorageSegment.objects.filter(segment_id="b-4").exists()
+
+
+def test_a_node_that_was_calm_since_is_used_at_once(index: redis.Redis) -> None:
+    pool = Pool()
+    for life in "123":
+        pool.check(seen("a"), seen("b", life))
+    pool.check(seen("a"), seen("b", "3"), seconds=120)
+    pool.check(seen("a"), seen("b", "4"))
+    assert [s.segment_id for s in published(index, "pool").segments] == ["a-1", "b-4"]
+
+
+def found_at(node: str) -> list[datetime]:
+    turns = StorageHealthChange.objects.filter(event="segment_found", node_id=node).order_by("id")
+    return list(turns.values_list("at", flat=True))
