@@ -1,8 +1,9 @@
 """Removes blocks that lost their storage (DESIGN 5), shard by shard.
 
-Two reasons: the storage is to be empty (it is being removed, or the memory behind one of its
-numbers is gone), or somebody asked whether its objects are still there (index/storage_checks.py).
-What is removed goes the way of every deletion.
+Three reasons: the storage is to be empty (it is being removed, or the memory behind one of its
+numbers is gone), no storage has the number any more (strays.py), or somebody asked whether its
+objects are still there (index/storage_checks.py). What is removed goes the way of every deletion;
+objects on numbers that no storage has cannot be deleted and become orphans.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from kvcm_platform.core.registry import InstanceEntry
 from kvcm_platform.core.removal import MIN_DELETE_DELAY_MS
 from kvcm_platform.duties.presence import CannotBeAsked, Presence
 from kvcm_platform.duties.session import IndexSession
+from kvcm_platform.duties.strays import Strays
 from kvcm_platform.index import keyspace
 from kvcm_platform.index.shards import ShardRef, shards_of
 from kvcm_platform.index.storage_checks import CheckBook
@@ -27,8 +29,16 @@ log = structlog.get_logger(__name__)
 class Clearing:
     """One bounded round over all shards that have blocks on such a storage."""
 
-    def __init__(self, session: IndexSession, deadline: float, pause: Callable[[], Awaitable[None]]) -> None:
+    def __init__(
+        self,
+        session: IndexSession,
+        deadline: float,
+        pause: Callable[[], Awaitable[None]],
+        registry_version: int | None = None,
+    ) -> None:
+        """`registry_version`: of the database, where it is known (strays.py)."""
         self._session = session
+        self._strays = Strays(session, registry_version)
         self._deadline = deadline
         self._pause = pause
         self._book = CheckBook(session.index.connection)
@@ -40,7 +50,10 @@ class Clearing:
     async def run(self) -> None:
         """Raises redis.RedisError; what was done by then is done."""
         storages = self._session.registry.storages.values()
-        clear = frozenset(number for storage in storages for number in storage.cleared_numbers)
+        strays = await self._strays.numbers()
+        if strays:
+            log.warning("blocks on numbers that no storage has are removed", numbers=sorted(strays))
+        clear = strays.union(number for storage in storages for number in storage.cleared_numbers)
         check = await self._book.outstanding()
         if not clear and not check:
             return

@@ -60,7 +60,13 @@ class DutyRun:
     """One round of everything that is due, and deletions until none is or the time is up."""
 
     def __init__(
-        self, session: IndexSession, seconds: float, owner: str, batch: int, quarantine_ms: int
+        self,
+        session: IndexSession,
+        seconds: float,
+        owner: str,
+        batch: int,
+        quarantine_ms: int,
+        registry_version: int | None,
     ) -> None:
         self._session = session
         self._index = session.index
@@ -68,6 +74,7 @@ class DutyRun:
         self._owner = owner
         self._batch = batch
         self._quarantine_ms = quarantine_ms
+        self._registry_version = registry_version
         self._swept_at = 0.0
         self.report = DutiesReport()
 
@@ -107,7 +114,7 @@ class DutyRun:
     async def _clear_storages(self) -> None:
         """For a quarter of the run at most."""
         deadline = time.monotonic() + (self._deadline - time.monotonic()) / 4
-        clearing = Clearing(self._session, deadline, self._sweep)
+        clearing = Clearing(self._session, deadline, self._sweep, self._registry_version)
         try:
             await clearing.run()
         except Fenced:
@@ -218,9 +225,11 @@ async def duties_run(
     owner: str = "",
     batch: int = DELETE_BATCH,
     quarantine_ms: int = QUARANTINE_MS,
+    registry_version: int | None = None,
 ) -> DutiesReport:
     """`batch`: deletions of a shard that are carried out together, behind one wait for their marks.
 
-    `quarantine_ms`: how long the places of failed writes are kept from others.
+    `quarantine_ms`: how long the places of failed writes are kept from others. `registry_version`: the
+    database's; without it nothing is done about blocks on numbers that no storage has (strays.py).
     """
-    return await DutyRun(session, seconds, owner, batch, quarantine_ms).run()
+    return await DutyRun(session, seconds, owner, batch, quarantine_ms, registry_version).run()

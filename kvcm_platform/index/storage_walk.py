@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 PAGE = 128
 """Blocks a look: what goes is marked in one call, which must not hold up readers."""
+SHARDS_AT_ONCE = 256
 DELETING = int(LocationStatus.DELETING)
 
 Present = Callable[[Sequence[StoredLocation]], Awaitable[list[bool]]]
@@ -43,10 +44,22 @@ class WalkTask:
 
 async def live_numbers(index: RedisIndex, shard: ShardRef) -> set[int]:
     """Numbers of storages on which the shard has blocks that are written or served."""
-    usage = as_dict(await index.connection.call("HGETALL", shard.base))
-    return {
-        number_of(ref) for (ref, state), (_, count) in parse_usage(usage).items() if state != "p" and count
-    }
+    return _live(await index.connection.call("HGETALL", shard.base))
+
+
+async def live_numbers_of(index: RedisIndex, shards: Sequence[ShardRef]) -> set[int]:
+    """The same of many shards together."""
+    numbers: set[int] = set()
+    for at in range(0, len(shards), SHARDS_AT_ONCE):
+        commands = [("HGETALL", shard.base) for shard in shards[at : at + SHARDS_AT_ONCE]]
+        for usage in await index.connection.pipeline(commands):
+            numbers |= _live(usage)
+    return numbers
+
+
+def _live(usage: list[bytes]) -> set[int]:
+    amounts = parse_usage(as_dict(usage)).items()
+    return {number_of(ref) for (ref, state), (_, count) in amounts if state != "p" and count}
 
 
 @dataclass(slots=True)

@@ -13,6 +13,7 @@ import pytest
 from kvcm_platform.core.errors import DomainError
 from kvcm_platform.core.registry import StorageEntry
 from kvcm_platform.duties.clearing import Clearing
+from kvcm_platform.duties.run import duties_run
 from kvcm_platform.index import keyspace
 from kvcm_platform.index.duties import anything_due
 from kvcm_platform.index.storage_checks import check_states, request_check
@@ -196,3 +197,69 @@ async def test_nothing_is_placed_on_a_storage_that_leaves(plane, second):
     await change(plane, 4, replace(first, is_leaving=True))
     with pytest.raises(DomainError, match="all storages are unavailable|no usable storage"):
         await plane.start([502])
+
+
+def look_again(plane: DataPlane) -> None:
+    """It is time for the next look at numbers that no storage has."""
+    plane.client.delete(keyspace.STORAGE_STRAYS_LOOKED)
+
+
+async def test_blocks_on_a_number_that_no_storage_has_any_more_go(plane, second, tmp_path):
+    started = await plane.start([201, 202])
+    plane.publish(3, removed=[("storage", "nfs_02")])
+    before = files_under(tmp_path / "two")
+    assert (await plane.duties(registry_version=3)).cleared_locations == 0
+    assert (await plane.duties(registry_version=3)).cleared_locations == 0, "two looks, 10 s apart"
+    assert 0 < plane.client.pttl(keyspace.STORAGE_STRAYS_LOOKED) <= 10_000
+    look_again(plane)
+    assert (await plane.duties(registry_version=3)).cleared_locations == len(MORE) + 2
+    await until_empty(plane)
+    count = await plane.recount()
+    assert (count.drift, count.used) == ({}, len(KEYS) * 1024)
+    assert plane.client.hlen(keyspace.orphans(keyspace.storage(2))) > 0
+    assert files_under(tmp_path / "two") == before, "nobody can delete them"
+    assert len(await plane.match(KEYS)) == len(KEYS)
+    await plane.finish(started, 2)
+    look_again(plane)
+    assert (await plane.duties(registry_version=3)).cleared_locations == 0
+
+
+async def test_a_storage_that_came_after_the_registry_was_read_keeps_its_blocks(plane, tmp_path):
+    (tmp_path / "two").mkdir()
+    marker.mark(str(tmp_path / "two"))
+    early = await plane.session()
+    new = storage(tmp_path / "two", name="nfs_02", number=2)
+    plane.publish(2, new, group(version=2, storage_candidates=("nfs_02",)))
+    await plane.mirror.refresh()
+    await plane.write(MORE)
+    for _ in range(3):
+        report = await duties_run(early, registry_version=2)
+        assert (report.cleared_locations, report.failures) == (0, 0)
+        look_again(plane)
+    assert len(await plane.match(MORE)) == len(MORE)
+
+
+@pytest.mark.parametrize("version", [None, 4])
+async def test_a_registry_that_lacks_what_the_database_has_says_nothing(plane, second, version):
+    plane.publish(3, removed=[("storage", "nfs_02")])
+    for _ in range(3):
+        assert (await plane.duties(registry_version=version)).cleared_locations == 0
+        look_again(plane)
+    plane.publish(4, second)
+    assert (await plane.duties(registry_version=4)).cleared_locations == 0
+    assert len(await plane.match(MORE)) == len(MORE)
+
+
+async def test_an_index_in_doubt_is_left_alone_and_what_was_seen_before_is_forgotten(plane, second):
+    plane.publish(3, removed=[("storage", "nfs_02")])
+    life = plane.index.connection.life_of(keyspace.GENERATION)
+    assert (await plane.duties(registry_version=3)).cleared_locations == 0
+    life.is_undecided = True
+    for _ in range(2):
+        look_again(plane)
+        assert (await plane.duties(registry_version=3)).cleared_locations == 0
+    life.is_undecided = False
+    look_again(plane)
+    assert (await plane.duties(registry_version=3)).cleared_locations == 0
+    look_again(plane)
+    assert (await plane.duties(registry_version=3)).cleared_locations == len(MORE)

@@ -202,14 +202,12 @@ class DataPlane:
         gone = leaving.decode(await self.index.connection.call("HGETALL", keyspace.LEAVING))
         return IndexSession(self.index, self.mirror.current, tuple(gone), read_again=self.session)
 
-    async def duties(self) -> DutiesReport:
-        return await duties_run(await self.session())
+    async def duties(self, *, registry_version: int | None = None) -> DutiesReport:
+        return await duties_run(await self.session(), registry_version=registry_version)
 
     async def recount(self, *, repair: bool = False) -> GroupCount:
         session = await self.session()
-        return await recount_group(
-            self.index, "default", 1, partial(session.instances_in, 1), repair=repair
-        )
+        return await recount_group(self.index, "default", 1, partial(session.instances_in, 1), repair=repair)
 
 
 def own(plane: DataPlane) -> Connection:
