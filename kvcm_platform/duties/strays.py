@@ -52,7 +52,7 @@ class Strays:
         return frozenset(unknown & set(json.loads(before or "[]")))
 
     async def _unknown(self) -> set[int]:
-        """By a registry that is read after the usage: it has all storages on which blocks were placed by then."""
+        """By a registry that is read after the usage: it has all that blocks were placed on by then."""
         shards = [shard for entry in self._session.instances for shard in shards_of(entry)]
         live = await live_numbers_of(self._session.index, shards)
         suspects = live - self._session.registry.storage_by_number().keys()
