@@ -63,7 +63,7 @@ def storages_nearly_full(parameters: Parameters) -> Iterator[Finding]:
 
 def segments_down(_: Parameters) -> Iterator[Finding]:
     """Pools with nodes that do not answer and are not given up yet."""
-    yield from _segments(SegmentState.UNAVAILABLE, "does not reach", "what they hold are misses until then")
+    yield from _segments(SegmentState.UNAVAILABLE, "does not reach", "blocks there are misses meanwhile")
 
 
 def segments_lost(_: Parameters) -> Iterator[Finding]:

@@ -176,7 +176,7 @@ def policy_run(what: Migration) -> CopyRun:
     policy = what.group.migration
     trigger = "policy"
     if policy is not None and what.direction is Direction.DEMOTION:
-        trigger = f"policy: {what.source.name} above {policy.trigger_ratio:.0%}"
+        trigger = f"policy: {what.source.name} above {policy.trigger_ratio * 100:g}%"
     elif policy is not None:
         trigger = f"policy: used {policy.promote_after_hits} times on {what.source.name}"
     return CopyRun.objects.create(
