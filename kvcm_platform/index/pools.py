@@ -170,18 +170,21 @@ class Pools:
             )
         )
         runs: dict[int, list[RangeRun]] = {number: [] for number in requests}
+        leases: list[str] = []
         refused: list[Any] | None = None
         for (number, request), reply in zip(flat, replies, strict=True):
             if reply[0] == b"OK":
                 self._free_slabs[segment.number] = reply[2]
                 runs[number] += _runs(request, reply[1], reply[3])
+                leases.append(request.lease)
             else:
                 refused = reply
-        places = PoolPlaces(segment.number, segment.node_id, runs)
         if refused is None:
-            return places
-        partial = replace(plan, places=places)
-        await self.give_up(partial, [shards_of(plan.instance)[number] for number in requests])
+            return PoolPlaces(segment.number, segment.node_id, runs)
+        await give_back(
+            self._index, segment.number, [id for each in runs.values() for run in each for id in run.ids]
+        )
+        self._over[segment.number] += leases
         return _Refused(self._reason(segment, refused, plan))
 
     def _reason(self, segment: PoolSegment, reply: Sequence[Any], plan: WritePlan) -> str:

@@ -77,6 +77,8 @@ async def work(plane: DataPlane, guard: Guard, number: int, starts: int) -> None
     for uris in live.values():
         guard.let_go(uris)
     await remove(plane, sorted(live))
+    # Those of Starts that were refused, too.
+    await plane.index.pools.flush()
     await plane.index.pusher.flush()
 
 
