@@ -39,6 +39,8 @@ SPECS = {
 SEGMENTS = {101: 1, 102: 3}
 """Slabs of the pool's segments: room for some of the programs' blocks, not for all."""
 PROCESSES = 3
+NEVER = 3600
+"""Seconds after which a session would expire by itself: programs let time pass as they wish (pass_time)."""
 
 
 class Died(Exception):
@@ -152,7 +154,7 @@ class Program:
         groups = [self.random.choice(GROUPS) for _ in keys] if self.random.random() < 0.4 else []
         replicas = self.random.choice([0, 0, 0, 2])
         groups = groups if instance_id == "hybrid" else []
-        started = await plane.start(keys, instance_id, groups=groups, replicas=replicas)
+        started = await plane.start(keys, instance_id, NEVER, groups=groups, replicas=replicas)
         self.take(instance_id, keys, groups, started)
 
     async def finish(self, plane: DataPlane) -> None:

@@ -41,6 +41,10 @@ class Model:
         return count
 
 
+NEVER = 3600
+"""Seconds after which a session would expire: longer than any program takes."""
+
+
 class Program:
     def __init__(self, plane: DataPlane, reader: DataPlane, seed: int, quota_blocks: int) -> None:
         self.plane = plane
@@ -65,7 +69,7 @@ class Program:
             with pytest.raises(DomainError):
                 await self.plane.start(keys)
             return
-        started = await self.plane.start(keys)
+        started = await self.plane.start(keys, timeout=NEVER)
         flags = started.mask if isinstance(started.mask, list) else None
         written = [k for i, k in enumerate(keys) if (not flags[i] if flags else i >= started.mask)]
         assert written == missing
