@@ -13,6 +13,8 @@ DUTIES_TASK = "apps.cache_index.tasks.run_duties"
 """Sent by whoever knows that the index has something due."""
 COPIES_TASK = "apps.copies.tasks.run_copies"
 """Sent by whoever knows that blocks have to move between storages."""
+RECLAIM_TASK = "apps.capacity.tasks.run_reclaim"
+"""Sent by whoever knows that a group needs room."""
 
 
 def enqueue(task: str, **kwargs: Any) -> bool:

@@ -130,6 +130,19 @@ WIRE_RECLAIM_POLICY: dict[ReclaimPolicy, int] = {
 }
 
 
+class ReclaimBudget(StrEnum):
+    """What each instance of a group gives to a reclaim run.
+
+    GROUP_LRU: the blocks that come first in the order of the whole group, whoever has them.
+    USAGE_PROPORTIONAL: the same share of what each could give. FIXED: equal amounts; what one lacks the
+    others give.
+    """
+
+    GROUP_LRU = "group_lru"
+    USAGE_PROPORTIONAL = "usage_proportional"
+    FIXED = "fixed"
+
+
 class Retention(StrEnum):
     """What becomes of a block's location when it was copied to another storage."""
 

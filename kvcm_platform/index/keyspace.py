@@ -117,6 +117,16 @@ def events(base: str) -> str:
     return base + ":e"
 
 
+def gone(base: str) -> str:
+    """Capped stream of why blocks left: field `w` -> reason, `k` -> packed keys (index/gone.py)."""
+    return base + ":g"
+
+
+def evictions(base: str) -> str:
+    """Hash of what each reclaim run did in a shard and what became of it (index/evicting.py)."""
+    return base + ":er"
+
+
 def durable(base: str) -> str:
     """Written just before WAITAOF, so that the wait covers what came before it in this tag."""
     return base + ":a"
@@ -126,7 +136,7 @@ def all_of_instance(base: str) -> list[str]:
     """Keys of a shard that are deleted when the last data of a removed instance is gone."""
     suffixes = (
         *(blocks, recency, runs, sessions, session_deadlines, tickets, ticket_deadlines),
-        *(unpushed, pending_due, pending, durable, events, heat),
+        *(unpushed, pending_due, pending, durable, events, heat, gone, evictions),
     )
     return [base, *(suffix(base) for suffix in suffixes)]
 
@@ -218,6 +228,19 @@ COPY_TOTALS = "kvcm:copies:totals"
 """Hash of what migrations did: `<group>|<direction>|<name>` -> number."""
 COPY_PACE = "kvcm:copies:pace"
 """When migrations with a limit may go on: `<migration>` -> ms."""
+RECLAIM_QUEUED = "kvcm:reclaim:queued"
+RECLAIM_OPEN = "kvcm:reclaim:open"
+"""Hash of the reclaim runs that still choose blocks: group number -> JSON (core/reclaim/runs.py)."""
+RECLAIM_SETTLING = "kvcm:reclaim:settling"
+"""Hash of those whose blocks wait for their deletion: run id -> JSON."""
+RECLAIM_REQUESTS = "kvcm:reclaim:requests"
+"""Hash of runs that somebody asked for: run id -> JSON."""
+RECLAIM_CANCELS = "kvcm:reclaim:cancels"
+"""Set of the ids of runs that are to end."""
+RECLAIM_REPORTS = "kvcm:reclaim:reports"
+"""Capped stream of what became of runs, each entry the whole state of one: field `d` -> JSON."""
+RECLAIM_TROUBLES = "kvcm:reclaim:troubles"
+"""Hash of groups of which nothing can be reclaimed: group name -> JSON {since, reason}."""
 STORAGE_ROUND_LEASE = "{kvcm:storages}:checking"
 """Held by the worker that checks all storages; one round at a time."""
 DUTIES_LEASE = "{kvcm:duties}:running"
@@ -231,3 +254,8 @@ LEADER_FENCE = "kvcm:leader:fence"
 def demoted(node_id: str) -> str:
     """Exists while LeaderDemote keeps this node from answering; expires by itself."""
     return f"kvcm:demoted:{node_id}"
+
+
+def reclaim_lease(group_number: int) -> str:
+    """Held by the one who reclaims of a group; its fencing numbers are of the duty `reclaim`."""
+    return f"{{kvcm:reclaim:{group_number}}}:running"

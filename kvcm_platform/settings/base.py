@@ -37,6 +37,8 @@ INSTALLED_APPS = [
     "apps.control",
     "apps.alerts",
     "apps.copies",
+    "apps.capacity",
+    "apps.usage",
     # Written by their own maintainers; a checkout without one of them still starts.
     *(
         name

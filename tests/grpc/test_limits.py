@@ -77,7 +77,13 @@ def usual(kind: str, valkey: ValkeyServer, tmp_path_factory: pytest.TempPathFact
 
 
 class Silence:
-    """Stands where control should be: takes connections, says nothing, and hangs up when told to."""
+    """Stands where control should be: greets each connection, answers no call, and hangs up when told to.
+
+    It greets with the empty SETTINGS of RFC 9113 6.5: a connection without them counts as a failed one, and
+    a gRPC client waits longer before each further attempt, up to two minutes.
+    """
+
+    SETTINGS = bytes((0, 0, 0, 4, 0, 0, 0, 0, 0))
 
     def __init__(self) -> None:
         self._listening = socket.create_server(("127.0.0.1", 0))
@@ -88,7 +94,10 @@ class Silence:
     def _accept(self) -> None:
         with suppress(OSError):
             while True:
-                self._peers.append(self._listening.accept()[0])
+                peer = self._listening.accept()[0]
+                with suppress(OSError):  # one that is gone already
+                    peer.sendall(self.SETTINGS)
+                self._peers.append(peer)
 
     def hang_up(self) -> None:
         while self._peers:

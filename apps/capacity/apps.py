@@ -1,0 +1,6 @@
+from django.apps import AppConfig
+
+
+class CapacityConfig(AppConfig):
+    name = "apps.capacity"
+    default_auto_field = "django.db.models.BigAutoField"

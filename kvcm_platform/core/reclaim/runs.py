@@ -1,0 +1,130 @@
+"""A reclaim run as it is told: from what set it off to the last byte freed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from enum import StrEnum
+from typing import Any
+
+
+class Trigger(StrEnum):
+    """What set a run off.
+
+    WATERMARK: a high mark was reached. QUOTA: a limit lies below what is used, as after it was lowered.
+    REFUSED: a Start found no room. TTL: blocks were not used for the group's `ttl_seconds`.
+    REQUEST: somebody asked.
+    """
+
+    WATERMARK = "watermark"
+    QUOTA = "quota"
+    REFUSED = "refused"
+    TTL = "ttl"
+    REQUEST = "request"
+
+
+class RunState(StrEnum):
+    """QUEUED (requests alone), CHOOSING blocks and marking them, DELETING what was marked, then an end."""
+
+    QUEUED = "queued"
+    CHOOSING = "choosing"
+    DELETING = "deleting"
+    DONE = "done"
+    CANCELLED = "cancelled"
+    FAILED = "failed"
+
+
+ENDED = frozenset({RunState.DONE, RunState.CANCELLED, RunState.FAILED})
+
+
+class Stop(StrEnum):
+    """Why a run chose no further blocks.
+
+    ENOUGH: the target was reached. NOTHING_LEFT: every block that may go is gone.
+    CANCELLED: somebody ended it. ERRORS: blocks could not be marked. GONE: the group was removed.
+    """
+
+    ENOUGH = "enough"
+    NOTHING_LEFT = "nothing_left"
+    CANCELLED = "cancelled"
+    ERRORS = "errors"
+    GONE = "gone"
+
+
+@dataclass(frozen=True, slots=True)
+class ReclaimRequest:
+    """What somebody asked for. Exactly one of the amounts is set; none = down to the low marks."""
+
+    id: str
+    group: str
+    instance_id: str = ""
+    """Only blocks of this one; empty = of the whole group."""
+    storage: str = ""
+    """Only blocks on this storage; empty = on all."""
+    bytes: int = 0
+    blocks: int = 0
+    percent: float = 0.0
+    """Of what could be evicted within the scope, in bytes: above 0, at most 100."""
+    idle_seconds: int = 0
+    """Only blocks that were not used for so long; with an amount as well, or alone = all of them."""
+    by: str = ""
+    """Who asked, for the record."""
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> ReclaimRequest:
+        return cls(**data)
+
+
+@dataclass(slots=True)
+class RunReport:
+    """The whole state of one run; each entry of the reports' stream is one of these, the newest counts.
+
+    Times are unix ms of the index's clock, 0 = not yet. `used_*` are the group's bytes that are written or
+    served plus open reservations (what the marks compare).
+    """
+
+    id: str
+    """16 hex digits, unique on the platform: what pending deletions and the stream of gone blocks name."""
+    group: str
+    trigger: Trigger
+    state: RunState
+    policy: str
+    budget: str
+    scopes: list[dict[str, Any]] = field(default_factory=list)
+    """What is over its mark: {scope, subject, used, limit, high, low, need}; bytes, or keys of scope `keys`."""
+    request: dict[str, Any] | None = None
+    planned_blocks: int = 0
+    planned_bytes: int = 0
+    chosen_blocks: int = 0
+    chosen_bytes: int = 0
+    freed_blocks: int = 0
+    freed_bytes: int = 0
+    failed_blocks: int = 0
+    """Their storage refused the deletion and they wait for the next attempt, or became orphans at the end."""
+    failed_bytes: int = 0
+    by_instance: dict[str, list[int]] = field(default_factory=dict)
+    """Instance id -> [blocks, bytes] chosen."""
+    by_storage: dict[str, list[int]] = field(default_factory=dict)
+    """Storage name -> the same."""
+    capacity_bytes: int = 0
+    used_before_bytes: int = 0
+    used_after_bytes: int = 0
+    oldest_use_ms: int = 0
+    newest_use_ms: int = 0
+    """Last uses of the first and the last run of blocks that was chosen."""
+    began_ms: int = 0
+    marked_ms: int = 0
+    """When the last block was chosen."""
+    ended_ms: int = 0
+    rounds: int = 0
+    busy_ms: int = 0
+    stop: str = ""
+    detail: str = ""
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> RunReport:
+        known = {name: value for name, value in data.items() if name in cls.__dataclass_fields__}
+        return cls(**{**known, "trigger": Trigger(data["trigger"]), "state": RunState(data["state"])})
