@@ -46,7 +46,8 @@ def django(env: Env) -> list[ChildSpec]:
     # `make lint` checks the project; doing it here would load every view for nothing.
     unchecked = {"CELERY_SKIP_CHECKS": "1"}
     # Threads, not processes: a prefork child would outlive a worker that is killed.
-    worker = ("--pool", "threads", "--concurrency", "4", "--without-gossip", "--without-mingle")
+    # Enough that long work (duties, migrations, searches for orphans) leaves room for reclaim and the checks.
+    worker = ("--pool", "threads", "--concurrency", "8", "--without-gossip", "--without-mingle")
     return [
         ChildSpec(
             name="web",
