@@ -10,7 +10,7 @@ import json
 import time
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,6 +18,9 @@ from . import keyspace
 
 BUCKETS_US = (50, 100, 200, 400, 800, 1600, 3200, 6400, 12_800, 25_600, 51_200, 102_400, 409_600, 1_638_400)
 """Upper bounds of the latency buckets in microseconds; one more bucket takes what is above."""
+
+TIMED = ("read", "write")
+"""Kinds of calls whose latency is kept by instance: those that ask for blocks, those that bring them."""
 
 STREAM_LENGTH = 20_000
 
@@ -58,6 +61,8 @@ class Facts:
     rpcs: Mapping[str, RpcFacts]
     instances: Mapping[str, Mapping[str, int]]
     groups: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    latencies: Mapping[str, Mapping[str, Sequence[int]]] = field(default_factory=dict)
+    """instance id -> kind (`TIMED`) -> calls by bucket, without the zeros at the end."""
 
 
 def decode(fields: Mapping[bytes, bytes]) -> Facts:
@@ -65,12 +70,19 @@ def decode(fields: Mapping[bytes, bytes]) -> Facts:
     rpcs = {
         name: RpcFacts(rpc["count"], rpc["errors"], tuple(rpc["us"])) for name, rpc in data["rpc"].items()
     }
+    # Processes of an earlier version say nothing of groups and latencies.
     return Facts(
-        data["process"], data["at"], data["window_ms"], rpcs, data["instances"], data.get("groups", {})
+        data["process"],
+        data["at"],
+        data["window_ms"],
+        rpcs,
+        data["instances"],
+        data.get("groups", {}),
+        data.get("latencies", {}),
     )
 
 
-def quantile_ms(buckets: tuple[int, ...], q: float) -> float | None:
+def quantile_ms(buckets: Sequence[int], q: float) -> float | None:
     """Upper bound of the bucket that holds the q-quantile, in ms; None without calls."""
     total = sum(buckets)
     if not total:
@@ -92,14 +104,24 @@ class FactsBuffer:
         self._rpcs: dict[str, list[Any]] = {}
         self._instances: dict[str, dict[str, int]] = defaultdict(lambda: defaultdict(int))
         self._groups: dict[str, dict[str, int]] = defaultdict(lambda: defaultdict(int))
+        self._latencies: dict[tuple[str, str], list[int]] = {}
 
-    def rpc(self, name: str, seconds: float, is_error: bool) -> None:
+    def rpc(self, name: str, seconds: float, is_error: bool, timed: str = "", instance_id: str = "") -> None:
+        """One call. With `timed` (one of TIMED) it counts for the instance, too, which must exist:
+        what is kept here grows with every id that is named.
+        """
         row = self._rpcs.get(name)
         if row is None:
             row = self._rpcs[name] = [0, 0, [0] * (len(BUCKETS_US) + 1)]
+        bucket = bisect_left(BUCKETS_US, seconds * 1e6)
         row[0] += 1
         row[1] += is_error
-        row[2][bisect_left(BUCKETS_US, seconds * 1e6)] += 1
+        row[2][bucket] += 1
+        if timed:
+            calls = self._latencies.get((instance_id, timed))
+            if calls is None:
+                calls = self._latencies[instance_id, timed] = [0] * (len(BUCKETS_US) + 1)
+            calls[bucket] += 1
 
     def add(self, instance_id: str, **amounts: int) -> None:
         row = self._instances[instance_id]
@@ -125,6 +147,7 @@ class FactsBuffer:
             "rpc": {name: {"count": r[0], "errors": r[1], "us": r[2]} for name, r in self._rpcs.items()},
             "instances": self._instances,
             "groups": self._groups,
+            "latencies": self._latencies_form(),
         }
         text = json.dumps(data, separators=(",", ":"))
         commands: list[tuple[str | int, ...]] = [
@@ -137,4 +160,12 @@ class FactsBuffer:
         self._rpcs = {}
         self._instances = defaultdict(lambda: defaultdict(int))
         self._groups = defaultdict(lambda: defaultdict(int))
+        self._latencies = {}
         return commands
+
+    def _latencies_form(self) -> dict[str, dict[str, list[int]]]:
+        form: dict[str, dict[str, list[int]]] = defaultdict(dict)
+        for (instance_id, timed), calls in self._latencies.items():
+            last = max(bucket for bucket, count in enumerate(calls) if count)
+            form[instance_id][timed] = calls[: last + 1]
+        return form

@@ -45,14 +45,16 @@ class KvHandlers:
         return [
             base("RegisterInstance", pb.RegisterInstanceRequest, pb.RegisterInstanceResponse, self._register),
             base("GetInstanceInfo", pb.GetInstanceInfoRequest, pb.GetInstanceInfoResponse, self._info),
-            base("Get", pb.GetRequest, pb.GetResponse, self._get),
-            base("PutStart", pb.PutStartRequest, pb.PutStartResponse, self._put_start),
-            base("PutFinish", pb.PutFinishRequest, pb.CommonResponse, self._put_finish),
+            base("Get", pb.GetRequest, pb.GetResponse, self._get, timed="read"),
+            base("PutStart", pb.PutStartRequest, pb.PutStartResponse, self._put_start, timed="write"),
+            base("PutFinish", pb.PutFinishRequest, pb.CommonResponse, self._put_finish, timed="write"),
             base("Remove", pb.RemoveRequest, pb.CommonResponse, self._remove),
             base("Trim", pb.TrimRequest, pb.CommonResponse, self._trim),
-            more("Get", v1.GetRequest, v1.GetResponse, self._get_with_mask),
-            more("PutStart", v1.PutStartRequest, v1.PutStartResponse, self._put_start_sized),
-            more("PutFinish", v1.PutFinishRequest, v1.PutFinishResponse, self._put_finish_masked),
+            more("Get", v1.GetRequest, v1.GetResponse, self._get_with_mask, timed="read"),
+            more("PutStart", v1.PutStartRequest, v1.PutStartResponse, self._put_start_sized, timed="write"),
+            more(
+                "PutFinish", v1.PutFinishRequest, v1.PutFinishResponse, self._put_finish_masked, timed="write"
+            ),
         ]
 
     async def _register(self, request: pb.RegisterInstanceRequest, request_id: str) -> bytes:

@@ -92,15 +92,29 @@ class MetaHandlers:
                 pb.GetCacheLocationResponse,
                 self._location,
                 at_once=self._location_at_once,
+                timed="read",
             ),
             Rpc(
                 "GetCacheLocationLen",
                 pb.GetCacheLocationLenRequest,
                 pb.GetCacheLocationLenResponse,
                 self._location_len,
+                timed="read",
             ),
-            Rpc("StartWriteCache", pb.StartWriteCacheRequest, pb.StartWriteCacheResponse, self._start_write),
-            Rpc("FinishWriteCache", pb.FinishWriteCacheRequest, pb.CommonResponse, self._finish_write),
+            Rpc(
+                "StartWriteCache",
+                pb.StartWriteCacheRequest,
+                pb.StartWriteCacheResponse,
+                self._start_write,
+                timed="write",
+            ),
+            Rpc(
+                "FinishWriteCache",
+                pb.FinishWriteCacheRequest,
+                pb.CommonResponse,
+                self._finish_write,
+                timed="write",
+            ),
             Rpc("RemoveCache", pb.RemoveCacheRequest, pb.CommonResponse, self._remove),
             Rpc("TrimCache", pb.TrimCacheRequest, pb.CommonResponse, self._trim),
             Rpc(
@@ -115,6 +129,7 @@ class MetaHandlers:
                 pb.GetCacheLocationsByBackendRequest,
                 pb.GetCacheLocationsByBackendResponse,
                 self._by_backend,
+                timed="read",
             ),
             Rpc(
                 "GetHostCacheState",
@@ -141,7 +156,7 @@ class MetaHandlers:
         if pieces is None or sum(map(len, pieces)) > self._limits.message_bytes:
             return None
         answer = b"".join((mapping.ok_head(mapping.request_id(trace_id)), *pieces))
-        self._facts.rpc(rpc.name, time.perf_counter() - begun, False)
+        self._facts.rpc(rpc.name, time.perf_counter() - begun, False, rpc.timed, request.instance_id)
         return answer
 
     async def call(self, rpc: Rpc, request: Any, caller: Caller) -> bytes:
@@ -171,7 +186,10 @@ class MetaHandlers:
         finally:
             self._running -= 1
         seconds = time.perf_counter() - begun
-        self._facts.rpc(rpc.fact_prefix + rpc.name, seconds, failed is not None)
+        if failed is None and rpc.timed:
+            self._facts.rpc(rpc.fact_prefix + rpc.name, seconds, False, rpc.timed, request.instance_id)
+        else:
+            self._facts.rpc(rpc.fact_prefix + rpc.name, seconds, failed is not None)
         if failed is not None:
             self._refusals.note(rpc.name, request_id, failed)
             if failed.forms.grpc != "OK":

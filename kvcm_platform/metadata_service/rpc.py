@@ -32,6 +32,8 @@ class Rpc:
     http_prefix: str = "/api/"
     fact_prefix: str = ""
     """Before the name in facts: services have methods of one name."""
+    timed: str = ""
+    """Under which of `facts.TIMED` a call that succeeds counts for its instance; "" = it does not."""
     codes: Mapping[int, int] = field(default_factory=dict)
     """Error codes that the service's package does not have -> those that stand for them."""
 

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from kvcm_platform.core.errors import DomainError
 from kvcm_platform.index import keyspace, search_cache
+from kvcm_platform.index.facts import decode
 from kvcm_platform.metadata_service import mapping
 from kvcm_platform.metadata_service.access import Caller, MetaAccess
 from kvcm_platform.metadata_service.meta_handlers import SPAN_SUFFIX, MetaHandlers
@@ -189,6 +190,22 @@ async def test_the_handler_answers_what_its_call_answers(plane, reader):
         assert served.at_once(rpc, request, caller) is None
     served.stand_down.set(60_000)
     assert served.at_once(rpc, question(), caller) is None
+
+
+async def test_both_ways_count_latency_for_the_instance(plane, reader):
+    await plane.write(KEYS)
+    served = handlers(reader)
+    rpc, caller = served.rpcs["GetCacheLocation"], Caller("127.0.0.1")
+    await served.call(rpc, question(), caller)
+    assert served.at_once(rpc, question(), caller) is not None
+    await served.call(rpc, question(instance_id="nobody"), caller)  # an id that anybody may make up
+    started = pb.StartWriteCacheRequest(trace_id="t", instance_id="model-a", block_keys=[7])
+    await served.call(served.rpcs["StartWriteCache"], started, caller)
+    flush = reader.facts.take()[0]
+    latencies = decode({b"d": str(flush[-1]).encode()}).latencies
+    assert {
+        (name, timed): sum(calls) for name, kinds in latencies.items() for timed, calls in kinds.items()
+    } == {("model-a", "read"): 2, ("model-a", "write"): 1}
 
 
 @pytest.mark.parametrize(
