@@ -198,8 +198,8 @@ class BlockIndex(Protocol):
 
     def now_ms(self) -> int: ...
 
-    async def read_clock(self) -> int:
-        """`now_ms` after a look at the clock itself: no earlier than anything that has happened."""
+    async def read_clock(self, instance: InstanceEntry) -> int:
+        """The clock, in ms, that stamps an instance's blocks: no earlier than any stamp so far."""
         ...
 
     async def records(self, instance: InstanceEntry, keys: Sequence[int]) -> list[Record]: ...

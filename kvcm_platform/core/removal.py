@@ -39,7 +39,7 @@ class Removal(UseCases):
 
     async def _trim(self, instance: InstanceEntry, strategy: int, begin: int, end: int) -> None:
         # What was finished a moment ago must not lie behind a clock that is estimated a little late.
-        now = await self._index.read_clock()
+        now = await self._index.read_clock(instance)
         delay = self._delete_delay_ms(instance)
         match strategy:
             case TrimStrategy.REMOVE_ALL_CACHE:

@@ -82,9 +82,11 @@ class RedisIndex:
         return self.connection.now_ms()
 
     @guarded
-    async def read_clock(self) -> int:
-        await self.connection.learn_clock()
-        return self.now_ms()
+    async def read_clock(self, instance: InstanceEntry) -> int:
+        """Blocks are stamped by the server that holds them; what is learnt is never behind its answer."""
+        server = self.connection.server_of(keyspace.instance(instance.number, 0))
+        await server.learn_clock()
+        return server.now_ms()
 
     async def function(self, name: str, base: str, *args: Any) -> Any:
         """A state-changing function, the generation in front; repeated once when that has moved on.

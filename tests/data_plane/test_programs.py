@@ -106,7 +106,7 @@ class Program:
         if self.random.random() < 0.2:
             await self.plane.service.trim_cache("model-a", 1, 0, 0)
             # One that takes half a second, on a busy machine, goes on after its answer.
-            await eventually_async(lambda: not self.plane.client.hlen(keyspace.TRIMS))
+            await eventually_async(lambda: not self.plane.client.hlen(keyspace.TRIMS), seconds=60)
             self.model.blocks = dict.fromkeys(self.model.blocks, ("deleting", None))
 
     async def free(self) -> None:

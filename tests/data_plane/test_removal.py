@@ -12,7 +12,7 @@ from kvcm_platform.core.errors import Code, DomainError
 from kvcm_platform.core.registry import ReclaimSettings
 from kvcm_platform.core.uris import parse_uri
 from kvcm_platform.core.use_cases import Blocks
-from kvcm_platform.index import keyspace, leaving
+from kvcm_platform.index import codec, keyspace, leaving
 from kvcm_platform.index.late_deletions import late_deletions
 from kvcm_platform.storage import marker
 from tests.support.data_plane import DataPlane, found, group, instance, storage
@@ -234,10 +234,22 @@ async def test_trim_all_takes_what_was_finished_just_now(plane):
     assert await plane.match([1]) == []
 
 
+@pytest.mark.parametrize("strategy", [ALL_CACHE, ALL_META])
+async def test_trim_all_takes_what_a_clock_ahead_began(plane, monkeypatch, strategy):
+    """A process estimates the server's clock; on a machine that stalls it may be ahead for a while."""
+    here = plane.index.now_ms
+    with monkeypatch.context() as ahead:
+        ahead.setattr(plane.index, "now_ms", lambda: here() + 400)
+        await plane.start([1, 2, 3])
+    await plane.service.trim_cache("model-a", strategy, 0, 0)
+    assert set(await plane.statuses([1, 2, 3])) <= {"DELETING", "NOT_FOUND"}
+
+
 async def test_trim_by_time_is_inclusive_and_by_finish_time(plane):
     async def finished_at(keys: list[int]) -> int:
         await plane.write(keys)
-        return int(plane.client.time()[0])
+        (record,) = await plane.index.records(plane.mirror.current.instances["model-a"], keys)
+        return next(codec.locations(record)).time_ms // 1000
 
     first = await finished_at([1])
     await asyncio.sleep(1.1)

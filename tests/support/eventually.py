@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 
 
-def eventually(holds: Callable[[], object], *, seconds: float = 5.0) -> None:
+def eventually(holds: Callable[[], object], *, seconds: float = 30.0) -> None:
     """Asks until the answer is true; fails after `seconds`."""
     deadline = time.monotonic() + seconds
     while not holds():
@@ -15,7 +15,7 @@ def eventually(holds: Callable[[], object], *, seconds: float = 5.0) -> None:
         time.sleep(0.02)
 
 
-async def eventually_async(holds: Callable[[], object], *, seconds: float = 5.0) -> None:
+async def eventually_async(holds: Callable[[], object], *, seconds: float = 30.0) -> None:
     """The same for what the running event loop brings about."""
     deadline = time.monotonic() + seconds
     while not holds():

@@ -104,7 +104,8 @@ def _insert(call: Call, sid: bytes, header: SessionHeader, chunk: _Chunk) -> lis
     tick = min(call.now_ms, chunk.tick_ms)
     _touch_existing(call, chunk.touched, tick)
     records = call.tx.hmget(keyspace.blocks(call.base), chunk.keys)
-    for index, (key, entry, record) in enumerate(zip(chunk.keys, chunk.entries, records, strict=True)):
+    entries = _begun_by(call.now_ms, chunk.entries)
+    for index, (key, entry, record) in enumerate(zip(chunk.keys, entries, records, strict=True)):
         own = size_at(entry)
         size += own
         if record is not None and _was_overtaken(record, chunk.served, chunk.seen.get(index + 1, b"")):
@@ -127,6 +128,14 @@ def _insert(call: Call, sid: bytes, header: SessionHeader, chunk: _Chunk) -> lis
         note_inserted(call, sid, size, is_last=header.inserted >= header.count)
     leave(call, usage)
     return lost
+
+
+def _begun_by(now_ms: int, entries: Sequence[bytes]) -> Sequence[bytes]:
+    """A caller's clock may be ahead of this one: a trim of what was begun until now must find its blocks."""
+    if not entries or int.from_bytes(entries[0][21:27]) <= now_ms:
+        return entries
+    stamp = now_ms.to_bytes(6)
+    return [entry[:21] + stamp + entry[27:] for entry in entries]
 
 
 def _touch_existing(call: Call, touched: bytes, tick: int) -> None:

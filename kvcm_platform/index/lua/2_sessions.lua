@@ -104,8 +104,12 @@ register('kvcm_write', function(keys, args)
   local last_run, members
   local known = #chunk > 0 and call('HMGET', base .. ':b', unpack(chunk)) or {}
   local seen = args[13] ~= '' and cmsgpack.unpack(args[13]) or {}
+  -- A caller's clock may be ahead of this server's: a trim of what was begun until now must find it.
+  local is_ahead = #chunk > 0 and struct.unpack('>I6', args[14], 22) > now
+  local stamp = is_ahead and struct.pack('>I6', now)
   for i, key in ipairs(chunk) do
     local entry, record = args[13 + i], known[i]
+    if is_ahead then entry = sub(entry, 1, 21) .. stamp .. sub(entry, 28) end
     local run, size = struct.unpack('>xxxxxc10I6', entry)
     if record and was_overtaken(record, served, seen[i]) then
       lost[#lost + 1] = offset + i - 1
