@@ -91,7 +91,7 @@ class RunReport:
     policy: str
     budget: str
     scopes: list[dict[str, Any]] = field(default_factory=list)
-    """What is over its mark: {scope, subject, used, limit, high, low, need}; bytes, or keys of scope `keys`."""
+    """Over its mark: {scope, subject, used, limit, high, low, need}; bytes, or keys with scope `keys`."""
     request: dict[str, Any] | None = None
     planned_blocks: int = 0
     planned_bytes: int = 0
