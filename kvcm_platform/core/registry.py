@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from .types import Placement, PreferStrategy, ReclaimPolicy, Retention, StorageType
+from .types import Placement, PreferStrategy, ReclaimBudget, ReclaimPolicy, Retention, StorageType
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +52,10 @@ class StorageEntry:
     capacity_bytes: int | None = None
     free_bytes: int | None = None
     """Room as of the last check, coarse: it is published only when it changed a lot. None = unknown."""
+    high_bytes: int | None = None
+    """Live bytes of the index here (core/reclaim/marks.py) from which on groups give blocks back, down to
+    `low_bytes`. As of the last check and coarse, too; None = nothing says how much it holds."""
+    low_bytes: int | None = None
     segments: tuple[PoolSegment, ...] = ()
     """Of a memory pool: its living segments. Blocks lie on one of them, never on the storage's own number."""
     lost_numbers: tuple[int, ...] = ()
@@ -132,6 +136,10 @@ class ReclaimSettings:
     step_percentage: int = 0
     delay_before_delete_ms: int = 1000
     grace_seconds: int = 0
+    """Blocks that were finished less than that long ago stay."""
+    ttl_seconds: int = 0
+    """Policy TTL: runs that were not used for so long go without any mark; 0 = under pressure alone."""
+    budget: ReclaimBudget = ReclaimBudget.GROUP_LRU
 
 
 @dataclass(frozen=True, slots=True)
@@ -328,7 +336,6 @@ def storage_from_dict(data: Mapping[str, Any]) -> StorageEntry:
 def group_from_dict(data: Mapping[str, Any]) -> GroupEntry:
     quota = data["quota"]
     meta_indexer = data["meta_indexer"]
-    reclaim = data["reclaim"]
     return GroupEntry(
         **{
             **data,
@@ -338,7 +345,7 @@ def group_from_dict(data: Mapping[str, Any]) -> GroupEntry:
                 capacity_bytes=quota["capacity_bytes"],
                 per_type={StorageType(k): v for k, v in quota["per_type"].items()},
             ),
-            "reclaim": ReclaimSettings(**{**reclaim, "policy": ReclaimPolicy(reclaim["policy"])}),
+            "reclaim": reclaim_from_dict(data["reclaim"]),
             "meta_indexer": MetaIndexerSettings(
                 **{**meta_indexer, "cache_policy": CachePolicy(**meta_indexer["cache_policy"])}
             ),
@@ -348,6 +355,12 @@ def group_from_dict(data: Mapping[str, Any]) -> GroupEntry:
             "placement": Placement(data.get("placement", Placement.ORDERED)),
         }
     )
+
+
+def reclaim_from_dict(data: Mapping[str, Any]) -> ReclaimSettings:
+    """Settings kept before there were budgets have none."""
+    budget = ReclaimBudget(data.get("budget", ReclaimBudget.GROUP_LRU))
+    return ReclaimSettings(**{**data, "policy": ReclaimPolicy(data["policy"]), "budget": budget})
 
 
 def migration_from_dict(data: Mapping[str, Any] | None) -> MigrationPolicy | None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 import msgpack
 
 from kvcm_platform.core.migration import Usage
+from kvcm_platform.core.reclaim.marks import ReclaimUsage
+from kvcm_platform.core.types import STORAGE_TYPE_BY_WIRE, StorageType
 
 from . import keyspace
 from .storage_refs import number_of
@@ -16,14 +18,68 @@ from .storage_refs import number_of
 if TYPE_CHECKING:
     from .connection import Connection
 
+_PENDING = "p"
+
 
 async def live_usage(connection: Connection, groups: Iterable[int]) -> Usage:
     """What is written or served; pending deletions are on their way out and do not count."""
     found: dict[tuple[int, int], int] = defaultdict(int)
     for group in groups:
         for raw in await connection.call("HVALS", keyspace.group_vectors(keyspace.group(group))):
-            for where, size in msgpack.unpackb(raw)[2].items():
-                ref, _, state = where.partition(":")
-                if state != "p":
-                    found[group, number_of(int(ref))] += size
+            for number, size in _live(msgpack.unpackb(raw)[2]):
+                found[group, number] += size
     return Usage(dict(found))
+
+
+def _live(amounts: dict[str, int]) -> Iterator[tuple[int, int]]:
+    """(storage number, amount) of what is not pending in one part of a vector."""
+    for where, amount in amounts.items():
+        ref, _, state = where.partition(":")
+        if state != _PENDING:
+            yield number_of(int(ref)), amount
+
+
+async def read_usage(connection: Connection, groups: Iterable[int]) -> ReclaimUsage:
+    """What marks are compared with (core/reclaim/marks.py), for these groups.
+
+    As pushed: up to 100 ms behind, so whoever has just changed a shard flushes its pushes first. Two calls
+    a group, whatever it holds. Raises IndexUnavailable.
+    """
+    bytes_of: dict[tuple[int, int], int] = defaultdict(int)
+    reserved: dict[int, int] = {}
+    reserved_by_type: dict[tuple[int, StorageType], int] = {}
+    blocks_of: dict[tuple[int, int], int] = defaultdict(int)
+    for group in groups:
+        base = keyspace.group(group)
+        totals, vectors = await connection.pipeline(
+            [("HGETALL", base), ("HGETALL", keyspace.group_vectors(base))]
+        )
+        for name, amount in zip(totals[::2], totals[1::2], strict=True):
+            if name == b"r":
+                reserved[group] = int(amount)
+            elif name.startswith(b"r:") and int(amount):
+                reserved_by_type[group, STORAGE_TYPE_BY_WIRE[int(name[2:])]] = int(amount)
+        shards: dict[str, tuple[int, int]] = {}
+        for name, raw in zip(vectors[::2], vectors[1::2], strict=True):
+            _, _, sizes, blocks = msgpack.unpackb(raw)
+            for number, size in _live(sizes):
+                bytes_of[group, number] += size
+            live = sum(amount for _, amount in _live(blocks))
+            shards[name.decode()] = (live, sum(blocks.values()) - live)
+        for instance, count in (await _keys(connection, shards)).items():
+            blocks_of[group, instance] = count
+    return ReclaimUsage(dict(bytes_of), reserved, reserved_by_type, dict(blocks_of))
+
+
+async def _keys(connection: Connection, shards: dict[str, tuple[int, int]]) -> dict[int, int]:
+    """Live keys by instance number. `shards`: `<instance>:<shard>` -> (live, pending) locations.
+
+    Usage counts locations, of which a block may have several; records count once, with what is pending.
+    """
+    split = {name: name.split(":") for name in shards}
+    bases = [keyspace.blocks(keyspace.instance(int(number), int(shard))) for number, shard in split.values()]
+    records = await connection.pipeline([("HLEN", base) for base in bases])
+    found: dict[int, int] = defaultdict(int)
+    for (name, (live, pending)), count in zip(shards.items(), records, strict=True):
+        found[int(split[name][0])] += min(live, max(0, count - pending))
+    return dict(found)

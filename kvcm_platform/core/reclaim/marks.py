@@ -1,0 +1,240 @@
+"""When a group has to give blocks back, and how much (DESIGN 6): high marks set reclaim off, low ones end it.
+
+What is compared is *live*: written, served, or reserved by Starts under way. What waits for its deletion
+is on its way out, so no demand asks for it a second time; the hard quota alone counts it until it is gone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from fractions import Fraction
+from math import ceil, floor
+from typing import NamedTuple, TypeVar
+
+from kvcm_platform.core.migration import capacity_of
+from kvcm_platform.core.registry import GroupEntry, ReclaimSettings, Registry, StorageEntry
+from kvcm_platform.core.types import StorageType
+
+T = TypeVar("T")
+
+LOW_BELOW_HIGH = Fraction(1, 20)
+"""Of the limit: the default low mark lies that far below the high one, or a tenth of the high one if less."""
+LOW_OF_USED_BYTES = Fraction(19, 20)
+"""Of the high mark, where that is a number of bytes."""
+
+
+class Scope(StrEnum):
+    """What a limit is for: the group, one type of storage in it, one storage, the keys of one instance."""
+
+    GROUP = "group"
+    STORAGE_TYPE = "storage_type"
+    STORAGE = "storage"
+    KEYS = "keys"
+
+
+class Subject(NamedTuple):
+    """One limit of a group. `name`: the group, the type's value, the storage, or the instance's id."""
+
+    scope: Scope
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """Marks of one limit, in its own unit. `reached_at` is the least that sets reclaim off."""
+
+    high: int
+    low: int
+    reached_at: int
+
+
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """What has to go to bring one limit down to its low mark. Bytes; of Scope.KEYS blocks.
+
+    `need` is above 0, and may be more than what can be evicted: reservations and blocks that are being
+    written count as used. Of a storage that groups share it is the group's part alone.
+    """
+
+    scope: Scope
+    subject: str
+    used: int
+    limit: int
+    high: int
+    low: int
+    need: int
+    numbers: frozenset[int] | None = None
+    """Storage numbers that the blocks have to lie on; None = any."""
+    instance_number: int | None = None
+    """The instance that they have to be of; None = any."""
+
+    @property
+    def name(self) -> Subject:
+        return Subject(self.scope, self.subject)
+
+    @property
+    def is_over_limit(self) -> bool:
+        """Whether even the limit is passed, as after it was lowered."""
+        return self.used > self.limit
+
+    def covers(self, instance_number: int, storage_number: int) -> bool:
+        """Whether blocks of this instance on this storage count."""
+        return self.instance_number in (None, instance_number) and (
+            self.numbers is None or storage_number in self.numbers
+        )
+
+    def left(self, taken: Mapping[tuple[int, int], tuple[int, int]]) -> int:
+        """What is left of the need after blocks were taken for whatever demand, since scopes overlap.
+
+        `taken`: (instance number, storage number) -> (blocks, bytes).
+        """
+        unit = 0 if self.scope is Scope.KEYS else 1
+        given = sum(amounts[unit] for where, amounts in taken.items() if self.covers(*where))
+        return max(0, self.need - given)
+
+
+@dataclass(frozen=True, slots=True)
+class ReclaimUsage:
+    """Live amounts of some groups, read by `index.held_bytes.read_usage`."""
+
+    bytes_of: Mapping[tuple[int, int], int] = field(default_factory=dict)
+    """(group number, storage number) -> bytes written or served."""
+    reserved_of: Mapping[int, int] = field(default_factory=dict)
+    """Group number -> bytes of its open reservations."""
+    reserved_by_type: Mapping[tuple[int, StorageType], int] = field(default_factory=dict)
+    blocks_of: Mapping[tuple[int, int], int] = field(default_factory=dict)
+    """(group number, instance number) -> keys with a block that is written or served."""
+
+    def of_group(self, group: int) -> int:
+        """All live bytes of a group, its reservations included."""
+        held = sum(size for (owner, _), size in self.bytes_of.items() if owner == group)
+        return held + self.reserved_of.get(group, 0)
+
+    def on(self, numbers: Collection[int], group: int | None = None) -> int:
+        """Bytes written or served on these storage numbers, of one group or of all."""
+        return sum(
+            size
+            for (owner, number), size in self.bytes_of.items()
+            if number in numbers and group in (None, owner)
+        )
+
+    def updated(self, fresh: ReclaimUsage, groups: Collection[int]) -> ReclaimUsage:
+        """The same with these groups as `fresh` says."""
+        return ReclaimUsage(
+            {**_without(self.bytes_of, groups), **fresh.bytes_of},
+            {
+                **{group: size for group, size in self.reserved_of.items() if group not in groups},
+                **fresh.reserved_of,
+            },
+            {**_without(self.reserved_by_type, groups), **fresh.reserved_by_type},
+            {**_without(self.blocks_of, groups), **fresh.blocks_of},
+        )
+
+
+def _without(amounts: Mapping[tuple[int, T], int], groups: Collection[int]) -> dict[tuple[int, T], int]:
+    return {where: amount for where, amount in amounts.items() if where[0] not in groups}
+
+
+def mark_of(reclaim: ReclaimSettings, limit: int, *, used_bytes: int = 0) -> Mark:
+    """The marks of a limit. `used_bytes` counts only where the settings have no ratio; 0 = the limit itself.
+
+    A ratio above 1 means "never by this trigger": then, as without any trigger, only a limit below what is
+    used acts. At a ratio of exactly 1 the limit itself does when it is reached.
+    """
+    ratio = Fraction(repr(float(reclaim.used_ratio)))
+    high = min(ratio, Fraction(1)) * limit if ratio > 0 else Fraction(min(used_bytes or limit, limit))
+    reached_at = ceil(high) if high < limit or ratio == 1 else limit + 1
+    low = high - min(LOW_BELOW_HIGH * limit, high / 10)
+    if ratio == 0 and used_bytes:
+        low = LOW_OF_USED_BYTES * high
+    if reclaim.low_watermark_ratio is not None:
+        wanted = Fraction(repr(float(reclaim.low_watermark_ratio))) * limit
+        low = wanted if wanted < high else low
+    return Mark(ceil(high), floor(low), reached_at)
+
+
+def demands(
+    registry: Registry,
+    group: GroupEntry,
+    usage: ReclaimUsage,
+    *,
+    refused: Collection[Subject] = (),
+    begun: Collection[Subject] = (),
+) -> list[Demand]:
+    """What has to go of a group now, the narrowest scopes first and the group's own last.
+
+    A limit that a Start was `refused` for is brought down to its low mark though it is below the high
+    one, unless the group's ratio is above 1; one that a run has `begun` with is, too. Where groups share
+    a storage all should ask before any of them gives: afterwards it may be below its high mark.
+    """
+    pressed = set(begun) | (set(refused) if reclaim_acts_on_refusals(group.reclaim) else set())
+    found = [
+        *_of_storages(registry, group, usage, {*refused, *begun}),
+        *_of_types(registry, group, usage, pressed),
+        *_of_keys(registry, group, usage, pressed),
+    ]
+    limit = group.quota.capacity_bytes
+    mark = mark_of(group.reclaim, limit, used_bytes=group.reclaim.used_bytes)
+    own = _demand(Subject(Scope.GROUP, group.name), usage.of_group(group.number), limit, mark, pressed)
+    return found if own is None else [*found, own]
+
+
+def reclaim_acts_on_refusals(reclaim: ReclaimSettings) -> bool:
+    """A ratio above 1 turns it off: such a group refuses, and gives nothing back for that."""
+    return reclaim.used_ratio <= 1
+
+
+def _demand(name: Subject, used: int, limit: int, mark: Mark, pressed: Collection[Subject]) -> Demand | None:
+    if used <= mark.low or (used < mark.reached_at and name not in pressed):
+        return None
+    return Demand(name.scope, name.name, used, limit, mark.high, mark.low, used - mark.low)
+
+
+def _of_types(
+    registry: Registry, group: GroupEntry, usage: ReclaimUsage, pressed: Collection[Subject]
+) -> Iterator[Demand]:
+    for kind, limit in group.quota.per_type.items():
+        numbers = frozenset(n for s in registry.storages.values() if s.type is kind for n in s.numbers)
+        used = usage.on(numbers, group.number) + usage.reserved_by_type.get((group.number, kind), 0)
+        mark = mark_of(group.reclaim, limit)
+        found = _demand(Subject(Scope.STORAGE_TYPE, kind.value), used, limit, mark, pressed)
+        if found is not None:
+            yield replace(found, numbers=numbers)
+
+
+def _of_storages(
+    registry: Registry, group: GroupEntry, usage: ReclaimUsage, pressed: Collection[Subject]
+) -> Iterator[Demand]:
+    """Of a storage that groups have in common each gives as large a part as it has of what lies there."""
+    for storage in registry.storages.values():
+        mark = storage_mark(storage)
+        if mark is None or storage.is_leaving:
+            continue
+        numbers = frozenset(storage.numbers)
+        used, own = usage.on(numbers), usage.on(numbers, group.number)
+        capacity = capacity_of(storage)
+        limit = mark.high if capacity is None else capacity
+        found = _demand(Subject(Scope.STORAGE, storage.name), used, limit, mark, pressed)
+        if found is not None and own:
+            yield replace(found, numbers=numbers, need=min(own, -(-found.need * own // used)))
+
+
+def storage_mark(storage: StorageEntry) -> Mark | None:
+    """The marks of a storage as they were published; None = it has none."""
+    if storage.high_bytes is None or storage.low_bytes is None:
+        return None
+    return Mark(storage.high_bytes, storage.low_bytes, storage.high_bytes)
+
+
+def _of_keys(
+    registry: Registry, group: GroupEntry, usage: ReclaimUsage, pressed: Collection[Subject]
+) -> Iterator[Demand]:
+    limit = group.meta_indexer.max_key_count
+    mark = mark_of(group.reclaim, limit)
+    for instance in registry.instances.values():
+        used = usage.blocks_of.get((group.number, instance.number), 0)
+        found = _demand(Subject(Scope.KEYS, instance.instance_id), used, limit, mark, pressed)
+        if found is not None:
+            yield replace(found, instance_number=instance.number)
