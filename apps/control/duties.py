@@ -14,6 +14,7 @@ from django.db import DatabaseError, close_old_connections
 from django.utils import timezone
 
 from apps.audit.services import event_record
+from apps.capacity.services import reports_ingest
 from apps.common.queue import COPIES_TASK, DUTIES_TASK, enqueue
 from apps.common.redis_client import blocks_client, figures_client, index_client
 from apps.control.leader import Leader
@@ -34,6 +35,7 @@ RECONCILE_SECONDS = 5.0
 DUTIES_SECONDS = 0.2
 HEARTBEAT_SECONDS = 1.0
 SEEN_SECONDS = 10.0
+REPORTS_SECONDS = 1.0
 WAKE_BLOCK_MS = 200
 COMPLAIN_SECONDS = 10.0
 
@@ -59,6 +61,7 @@ class Duties:
             tasks.create_task(self._every(HEARTBEAT_SECONDS, "heartbeat", self._beat))
             tasks.create_task(self._every(SEEN_SECONDS, "last seen", self.note_seen))
             tasks.create_task(self._every(0.0, "wake", self._follow_wake))
+            tasks.create_task(self._every(REPORTS_SECONDS, "reclaim reports", self.take_reports))
             tasks.create_task(self._life.run())
 
     def stop(self) -> None:
@@ -139,6 +142,11 @@ class Duties:
         """Whether a policy of the group may make room."""
         known = self._registry.groups.get(group.decode())
         return known is not None and known.migration is not None and known.migration.is_enabled
+
+    def take_reports(self) -> None:
+        """What reclaimers report, those of metadata processes among them, goes on record."""
+        if self._leader.is_leader:
+            reports_ingest(client=index_client())
 
     def note_seen(self) -> None:
         """Instances whose request counter moved since the last look were there in between."""

@@ -18,7 +18,7 @@ import redis
 
 from apps.common.redis_client import figures_client
 from kvcm_platform.core.registry import Registry
-from kvcm_platform.index import keyspace, stats
+from kvcm_platform.index import keyspace, reclaim_desk, stats
 from kvcm_platform.index import registry as index_registry
 from kvcm_platform.index.facts import decode
 
@@ -106,6 +106,8 @@ class Overview:
         usages = stats.group_usages(self._client, [group.number for group in groups])
         states = processes.read(self._client, now)
         storages = self._registry.storages.values()
+        troubles = {group: one.reason for group, one in reclaim_desk.troubles(self._client).items()}
+        judged = verdict(self._registry, usages, states, verification(self._client), troubles)
         return {
             "totals": dict(self._totals),
             "used_bytes": sum(usage.used_bytes for usage in usages.values()),
@@ -119,7 +121,7 @@ class Overview:
             "groups_total": len(groups),
             "instances_total": len(self._registry.instances),
             "processes": [_process_form(state) for state in states],
-            "verdict": _verdict_form(verdict(self._registry, usages, states, verification(self._client))),
+            "verdict": _verdict_form(judged),
         }
 
     def _read_facts(self, now: float) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from kvcm_platform.core.placement import in_order
 from kvcm_platform.core.registry import GroupEntry, Registry
@@ -37,8 +38,12 @@ def verdict(
     usages: Mapping[int, GroupUsage],
     processes: Iterable[ProcessState],
     verification: str = "",
+    troubles: Mapping[str, str] = MappingProxyType({}),
 ) -> Verdict:
-    """`verification` = what the check of an index in doubt has to say; empty without one."""
+    """`verification` = what the check of an index in doubt has to say; empty without one.
+
+    `troubles`: name of a group -> why its blocks cannot be reclaimed.
+    """
     missing = missing_roles(processes)
     reasons = [_WITHOUT[role] for role in missing]
     if verification:
@@ -53,6 +58,8 @@ def verdict(
     for group in sorted(registry.groups.values(), key=lambda entry: entry.name):
         found = _nowhere(registry, group), _pressure(group, usages.get(group.number, GroupUsage()))
         reasons += [reason for reason in found if reason]
+    for name, why in sorted(troubles.items()):
+        reasons.append(f"Blocks of group {name} cannot be reclaimed: {why.rstrip('.')}.")
     state = "down" if _DOWN_WITHOUT & set(missing) else "degraded" if reasons else "ok"
     return Verdict(state, tuple(reasons))
 

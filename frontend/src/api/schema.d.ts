@@ -460,6 +460,58 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/capacity/reclaim-runs/": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description Reclaim runs, newest first: those that marks, limits and refused writes set off, and requested ones. */
+        get: operations["capacity_reclaim_runs_list"];
+        put?: never;
+        /** @description Reclaim runs, newest first: those that marks, limits and refused writes set off, and requested ones. */
+        post: operations["capacity_reclaim_runs_create"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/capacity/reclaim-runs/{id}/": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description Reclaim runs, newest first: those that marks, limits and refused writes set off, and requested ones. */
+        get: operations["capacity_reclaim_runs_retrieve"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/capacity/reclaim-runs/{id}/cancel/": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** @description Reclaim runs, newest first: those that marks, limits and refused writes set off, and requested ones. */
+        post: operations["capacity_reclaim_runs_cancel_create"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/events/": {
         parameters: {
             query?: never;
@@ -1210,6 +1262,12 @@ export interface components {
             /** Format: date-time */
             last_seen_at: string;
         };
+        /** @description What an instance gave. */
+        InstanceShareOutput: {
+            instance_id: string;
+            blocks: number;
+            bytes: number;
+        };
         /** @description Totals since the instance was first seen. */
         InstanceTrafficOutput: {
             requests: number;
@@ -1730,6 +1788,21 @@ export interface components {
             previous?: string | null;
             results: components["schemas"]["ReceiverOutput"][];
         };
+        PaginatedReclaimRunOutputList: {
+            /** @example 123 */
+            count: number;
+            /**
+             * Format: uri
+             * @example http://api.example.org/accounts/?page=4
+             */
+            next?: string | null;
+            /**
+             * Format: uri
+             * @example http://api.example.org/accounts/?page=2
+             */
+            previous?: string | null;
+            results: components["schemas"]["ReclaimRunOutput"][];
+        };
         PaginatedRuleOutputList: {
             /** @example 123 */
             count: number;
@@ -2010,6 +2083,35 @@ export interface components {
             delay_before_delete_ms?: number;
             grace_seconds?: number;
         };
+        /**
+         * @description What is to be reclaimed. One amount at most; without one, down to the group's low marks, or with
+         *     `idle_seconds` everything that was not used for so long.
+         */
+        ReclaimInputRequest: {
+            /** @default  */
+            instance_group: string;
+            /** @default  */
+            instance_id: string;
+            /** @default  */
+            storage: string;
+            /** @default 0 */
+            bytes: number;
+            /** @default 0 */
+            blocks: number;
+            /**
+             * Format: double
+             * @description of the bytes that could be evicted there
+             * @default 0
+             */
+            percent: number;
+            /** @default 0 */
+            idle_seconds: number;
+            /**
+             * @description say what would go, and let nothing go
+             * @default false
+             */
+            dry_run: boolean;
+        };
         ReclaimOutput: {
             policy: components["schemas"]["PolicyEnum"];
             storage_unique_name: string;
@@ -2024,6 +2126,112 @@ export interface components {
             delay_before_delete_ms: number;
             grace_seconds: number;
         };
+        /** @description What somebody asked for. */
+        ReclaimRequestOutput: {
+            instance_id: string;
+            storage: string;
+            bytes: number;
+            blocks: number;
+            /** Format: double */
+            percent: number;
+            idle_seconds: number;
+            by: string;
+        };
+        /** @description One run with what each instance gave and where it lay, the most first. */
+        ReclaimRunDetail: {
+            id: string;
+            instance_group: string;
+            trigger: components["schemas"]["ReclaimTriggerEnum"];
+            state: components["schemas"]["ReclaimRunStateEnum"];
+            policy: string;
+            budget: string;
+            scopes: components["schemas"]["ScopeOutput"][];
+            request: components["schemas"]["ReclaimRequestOutput"] | null;
+            asked_by: string;
+            cancel_requested: boolean;
+            planned_blocks: number;
+            planned_bytes: number;
+            chosen_blocks: number;
+            chosen_bytes: number;
+            freed_blocks: number;
+            freed_bytes: number;
+            failed_blocks: number;
+            failed_bytes: number;
+            capacity_bytes: number;
+            used_before_bytes: number;
+            used_after_bytes: number;
+            /** Format: date-time */
+            oldest_use_at: string | null;
+            /** Format: date-time */
+            newest_use_at: string | null;
+            /** Format: date-time */
+            created_at: string;
+            /** Format: date-time */
+            began_at: string | null;
+            /** Format: date-time */
+            marked_at: string | null;
+            /** Format: date-time */
+            ended_at: string | null;
+            /** Format: double */
+            duration_seconds: number | null;
+            rounds: number;
+            /** Format: double */
+            busy_seconds: number;
+            stop: string;
+            detail: string;
+            by_instance: components["schemas"]["InstanceShareOutput"][];
+            by_storage: components["schemas"]["StorageShareOutput"][];
+        };
+        /**
+         * @description One run. `planned_*` = what it set out to free, `chosen_*` = no longer served, `freed_*` = deleted,
+         *     `failed_*` = their storage refuses. `used_*` are bytes written, served and reserved.
+         */
+        ReclaimRunOutput: {
+            id: string;
+            instance_group: string;
+            trigger: components["schemas"]["ReclaimTriggerEnum"];
+            state: components["schemas"]["ReclaimRunStateEnum"];
+            policy: string;
+            budget: string;
+            scopes: components["schemas"]["ScopeOutput"][];
+            request: components["schemas"]["ReclaimRequestOutput"] | null;
+            asked_by: string;
+            cancel_requested: boolean;
+            planned_blocks: number;
+            planned_bytes: number;
+            chosen_blocks: number;
+            chosen_bytes: number;
+            freed_blocks: number;
+            freed_bytes: number;
+            failed_blocks: number;
+            failed_bytes: number;
+            capacity_bytes: number;
+            used_before_bytes: number;
+            used_after_bytes: number;
+            /** Format: date-time */
+            oldest_use_at: string | null;
+            /** Format: date-time */
+            newest_use_at: string | null;
+            /** Format: date-time */
+            created_at: string;
+            /** Format: date-time */
+            began_at: string | null;
+            /** Format: date-time */
+            marked_at: string | null;
+            /** Format: date-time */
+            ended_at: string | null;
+            /** Format: double */
+            duration_seconds: number | null;
+            rounds: number;
+            /** Format: double */
+            busy_seconds: number;
+            stop: string;
+            detail: string;
+        };
+        /** @enum {string} */
+        ReclaimRunStateEnum: "queued" | "choosing" | "deleting" | "done" | "cancelled" | "failed";
+        /** @enum {string} */
+        ReclaimTriggerEnum: "watermark" | "quota" | "refused" | "ttl" | "request";
         /** @enum {string} */
         RetentionEnum: "delete_source" | "keep_both";
         /** @enum {string} */
@@ -2091,6 +2299,16 @@ export interface components {
         };
         /** @enum {string} */
         ScopeEnum: "all" | "idle";
+        /** @description What is over its mark: in bytes, in keys for the scope `keys`. */
+        ScopeOutput: {
+            scope: string;
+            subject: string;
+            used: number;
+            limit: number;
+            high: number;
+            low: number;
+            need: number;
+        };
         /** @description Memory of one node of a pool. `used_bytes` = what the node says, `usage` = what the index does. */
         SegmentOutput: {
             number: number;
@@ -2235,6 +2453,12 @@ export interface components {
             created_at: string;
             /** Format: date-time */
             updated_at: string;
+        };
+        /** @description What lay on a storage. */
+        StorageShareOutput: {
+            storage: string;
+            blocks: number;
+            bytes: number;
         };
         /** @description One type; `capabilities` is null while nothing can be kept on storages of it. */
         StorageTypeOutput: {
@@ -4861,6 +5085,268 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["PreviewOutput"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    capacity_reclaim_runs_list: {
+        parameters: {
+            query?: {
+                instance_group?: string;
+                /** @description runs that took blocks of it, or were asked to */
+                instance_id?: string;
+                /** @description Which field to use when ordering the results. */
+                ordering?: string;
+                /** @description A page number within the paginated result set. */
+                page?: number;
+                /** @description Number of results to return per page. */
+                page_size?: number;
+                /** @description A search term. */
+                search?: string;
+                since?: string;
+                state?: ("cancelled" | "choosing" | "deleting" | "done" | "failed" | "queued")[];
+                /** @description runs that took blocks there, or were asked to */
+                storage?: string;
+                trigger?: ("quota" | "refused" | "request" | "ttl" | "watermark")[];
+                until?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PaginatedReclaimRunOutputList"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    capacity_reclaim_runs_create: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["ReclaimInputRequest"];
+            };
+        };
+        responses: {
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ReclaimRunDetail"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    capacity_reclaim_runs_retrieve: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ReclaimRunDetail"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    capacity_reclaim_runs_cancel_create: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ReclaimRunDetail"];
                 };
             };
             400: {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from datetime import timedelta
 from pathlib import Path
@@ -12,6 +13,7 @@ from django.utils import timezone
 
 from apps.accounts.models import ApiToken
 from apps.audit.models import Event
+from apps.capacity.models import ReclaimRun
 from apps.common.actor import Role
 from apps.common.models import PendingPublication, RegistryState
 from apps.common.queue import COPIES_TASK
@@ -19,6 +21,7 @@ from apps.control.services.reconcile import reconcile
 from apps.instances.models import Instance
 from apps.instances.services import instance_remove
 from apps.storages.services import storage_remove
+from kvcm_platform.core.reclaim.runs import RunReport, RunState, Trigger
 from kvcm_platform.core.registry import MigrationPolicy
 from kvcm_platform.index import keyspace, leaving
 from kvcm_platform.index import registry as index_registry
@@ -225,3 +228,9 @@ def test_active_instances_are_seen(control: Control, index: redis.Redis) -> None
     index.hincrby(keyspace.COUNTERS, "model-a|requests", 3)
     duties.note_seen()
     assert timezone.now() - Instance.objects.get().last_seen_at < timedelta(minutes=1)
+
+
+def test_reports_of_reclaimers_go_on_record(control: Control, index: redis.Redis) -> None:
+    report = RunReport("00000000000000a1", "chat", Trigger.QUOTA, RunState.CHOOSING, "lru", "group_lru")
+    index.xadd(keyspace.RECLAIM_REPORTS, {"d": json.dumps(report.to_dict())})
+    eventually(lambda: ReclaimRun.objects.filter(run_id=report.id, state="choosing").exists())

@@ -1,0 +1,14 @@
+"""Background work on reclaim."""
+
+from __future__ import annotations
+
+from celery import shared_task
+from django.utils import timezone
+
+from apps.capacity.schedules import KEEP_TASK
+from apps.capacity.services.upkeep import runs_keep
+
+
+@shared_task(name=KEEP_TASK, time_limit=60, soft_time_limit=50, ignore_result=True)
+def keep_runs() -> dict[str, int]:
+    return runs_keep(now=timezone.now())

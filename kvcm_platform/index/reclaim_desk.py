@@ -1,0 +1,117 @@
+"""Between the reclaimers and who keeps their books: reports, troubles, requests and cancellations.
+
+Everything here is on the platform's own Redis. The reclaimers' side is `kvcm_platform/duties/reclaim.py`.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Collection
+from dataclasses import asdict, dataclass
+
+import redis
+import structlog
+
+from kvcm_platform.core.reclaim.runs import ReclaimRequest, RunReport
+
+from . import keyspace
+
+log = structlog.get_logger(__name__)
+
+START = "0-0"
+"""Before every entry of a stream."""
+_RUN_ID = re.compile(rb'"([0-9a-f]{16})"')
+
+
+@dataclass(frozen=True, slots=True)
+class ReclaimTrouble:
+    """Why nothing, or not everything, can be reclaimed of a group. `since` = unix seconds."""
+
+    since: float
+    reason: str
+
+
+def troubles(client: redis.Redis) -> dict[str, ReclaimTrouble]:
+    """By the name of the group. Raises redis.RedisError."""
+    found = {}
+    for name, raw in client.hgetall(keyspace.RECLAIM_TROUBLES).items():
+        entry = json.loads(raw)
+        found[name.decode()] = ReclaimTrouble(_seconds(entry["since"]), str(entry["reason"]))
+    return found
+
+
+def _seconds(moment: float) -> float:
+    """Whoever noted it may have counted milliseconds: no moment in seconds is that large."""
+    return moment / 1000 if moment > 1e11 else float(moment)
+
+
+def reports_after(client: redis.Redis, position: str, at_most: int) -> list[tuple[str, RunReport | None]]:
+    """The next reports, oldest first, each with its position. Raises redis.RedisError.
+
+    None = one that cannot be read; it has a position too, so that nobody is held up by it.
+    """
+    entries = client.xrange(keyspace.RECLAIM_REPORTS, min=f"({position}", count=at_most)
+    return [(entry.decode(), _report(fields)) for entry, fields in entries]
+
+
+def _report(fields: dict[bytes, bytes]) -> RunReport | None:
+    try:
+        return RunReport.from_dict(json.loads(fields[b"d"]))
+    except (KeyError, TypeError, ValueError) as error:
+        log.error("a report of a reclaim run cannot be read", reason=repr(error))
+        return None
+
+
+def newest_report(client: redis.Redis) -> str:
+    """Position of the newest report; START when there is none. Raises redis.RedisError."""
+    newest = client.xrevrange(keyspace.RECLAIM_REPORTS, count=1)
+    return newest[0][0].decode() if newest else START
+
+
+def is_behind(position: str, other: str) -> bool:
+    """Whether a position comes before another one."""
+    return _parts(position) < _parts(other)
+
+
+def _parts(position: str) -> tuple[int, int]:
+    milliseconds, _, number = position.partition("-")
+    return int(milliseconds), int(number or 0)
+
+
+def request_hand_in(client: redis.Redis, request: ReclaimRequest) -> None:
+    """Leave a request to the reclaimers. Raises redis.RedisError."""
+    client.hset(keyspace.RECLAIM_REQUESTS, request.id, json.dumps(asdict(request)))
+
+
+def cancel_hand_in(client: redis.Redis, run_id: str) -> bool:
+    """Ask that a run ends; True when nobody had begun with it. Raises redis.RedisError."""
+    client.sadd(keyspace.RECLAIM_CANCELS, run_id)
+    return bool(client.hdel(keyspace.RECLAIM_REQUESTS, run_id))
+
+
+def cancels_forget(client: redis.Redis, run_ids: Collection[str]) -> None:
+    """Drop the cancellations of runs that are over. Raises redis.RedisError."""
+    if run_ids:
+        client.srem(keyspace.RECLAIM_CANCELS, *run_ids)
+
+
+def cancels(client: redis.Redis) -> set[str]:
+    """Ids of the runs that are to end. Raises redis.RedisError."""
+    return {raw.decode() for raw in client.smembers(keyspace.RECLAIM_CANCELS)}
+
+
+def runs_known(client: redis.Redis) -> set[str]:
+    """Ids of the runs that the reclaimers know of: requested, choosing, or waiting for deletions.
+
+    Raises redis.RedisError.
+    """
+    pipeline = client.pipeline(transaction=False)
+    for key in (keyspace.RECLAIM_REQUESTS, keyspace.RECLAIM_SETTLING):
+        pipeline.hkeys(key)
+    pipeline.hvals(keyspace.RECLAIM_OPEN)
+    requested, settling, opened = pipeline.execute()
+    found = {raw.decode() for raw in [*requested, *settling]}
+    for raw in opened:
+        found |= {match.decode() for match in _RUN_ID.findall(raw)}
+    return found
