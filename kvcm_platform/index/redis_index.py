@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
@@ -20,6 +19,7 @@ from kvcm_platform.core.ports import (
     WritePlan,
 )
 from kvcm_platform.core.queries import match_reads
+from kvcm_platform.core.reclaim.marks import Scope, Subject
 from kvcm_platform.core.registry import InstanceEntry, StorageEntry
 from kvcm_platform.core.types import WIRE_STORAGE_TYPE, StorageType
 from kvcm_platform.core.writes import SESSION_GONE
@@ -34,11 +34,9 @@ from .shards import ShardRef, by_shard, shards_of
 from .trims import Span
 from .usage import UsagePusher
 from .verifying import concealed
+from .waking import Waker
 
 MAX_LIVES = 3
-WAKE_SECONDS = 0.1
-WAKE_LENGTH = 1000
-MAX_GROUPS_WOKEN = 10_000
 
 P = ParamSpec("P")
 S = TypeVar("S")
@@ -64,11 +62,11 @@ class RedisIndex:
 
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
-        self.pusher = UsagePusher(connection)
+        self.waker = Waker(connection)
+        self.pusher = UsagePusher(connection, self.waker)
         self.recency = RecencyBuffer(self)
         self.sessions = Sessions(self)
         self.pools = Pools(self)
-        self._woke_at: dict[str, float] = {}
         self.touch = self.recency.touch
         self.on_removal: Callable[[InstanceEntry], None] = lambda instance: None
         """Called after this process removed blocks of an instance."""
@@ -212,18 +210,22 @@ class RedisIndex:
             *("FCALL", "kvcm_reserve", 1, keyspace.group(plan.group.number), plan.session_id),
             *(plan.insert_by_ms, plan.size, len(kinds), *kinds, *pairs),
         )
-        if reply[0] != b"OK":
-            await self._wake(plan.group.name, "refused")
+        name = plan.group.name
         match reply[0]:
             case b"OK":
+                if len(reply) > 2:
+                    self.waker.marked(plan.group.number)
                 return candidates[int(reply[1])]
             case b"GROUP":
+                await self.waker.refused(name, [Subject(Scope.GROUP, name)])
                 raise DomainError(
                     Code.CAPACITY,
                     f"group {plan.group.name}: {plan.size} more bytes would pass its quota of {int(reply[2])}"
                     f" ({int(reply[1])} are used or reserved)",
                 )
             case b"TYPE":
+                types = dict.fromkeys(storage.type for storage in candidates)
+                await self.waker.refused(name, [Subject(Scope.STORAGE_TYPE, kind.value) for kind in types])
                 names = ", ".join(storage.name for storage in candidates)
                 raise DomainError(
                     Code.CAPACITY,
@@ -240,35 +242,28 @@ class RedisIndex:
         try:
             return await self.pools.allocate(plan, storage)
         except NoRoom:
-            await self._wake(plan.group.name, "refused")
+            await self.waker.refused(plan.group.name, [Subject(Scope.STORAGE, storage.name)])
             raise
 
     @guarded
     async def release(self, plan: WritePlan) -> None:
         await release(self, plan, shards_of(plan.instance))
 
-    async def _wake(self, group: str, reason: str) -> None:
-        """Tells control that a group needs room, at most once a WAKE_SECONDS."""
-        now = time.monotonic()
-        if now - self._woke_at.get(group, -WAKE_SECONDS) < WAKE_SECONDS:
-            return
-        if len(self._woke_at) > MAX_GROUPS_WOKEN:
-            self._woke_at.clear()
-        self._woke_at[group] = now
-        await self.connection.call(
-            *("XADD", keyspace.WAKE, "MAXLEN", "~", WAKE_LENGTH, "*", "reason", reason, "group", group)
-        )
-
     @guarded
     async def write(
         self, plan: WritePlan, storage: StorageEntry | None, serving: Serving, limits: WriteLimits
     ) -> tuple[list[bytes], set[int]]:
-        if plan.instance.shards > 1:
-            written = await tickets.write(self, plan, storage, serving, limits)
-        else:
-            touched = records.runs(plan.existing, 0)
-            (shard,) = shards_of(plan.instance)
-            written = await self.sessions.open(plan, shard, storage, serving, limits, touched)
+        try:
+            if plan.instance.shards > 1:
+                written = await tickets.write(self, plan, storage, serving, limits)
+            else:
+                touched = records.runs(plan.existing, 0)
+                (shard,) = shards_of(plan.instance)
+                written = await self.sessions.open(plan, shard, storage, serving, limits, touched)
+        except DomainError as error:
+            if error.code is Code.CAPACITY:  # of keys: all else was reserved before
+                await self.waker.refused(plan.group.name, [Subject(Scope.KEYS, plan.instance.instance_id)])
+            raise
         self.pools.settled(plan)
         return written
 

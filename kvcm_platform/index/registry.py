@@ -13,6 +13,7 @@ from typing import Any
 import redis
 import structlog
 
+from kvcm_platform.core.reclaim.marks import mark_of
 from kvcm_platform.core.registry import (
     Entry,
     GroupEntry,
@@ -79,8 +80,23 @@ def limits_command(group: GroupEntry, version: int) -> tuple[str | int, ...]:
     for name, limit in named.items():
         if limit:
             pairs += [name, repr(limit)]
+    for name, mark in published_marks(group).items():
+        pairs += [name, mark]
     base = keyspace.group(group.number)
     return ("FCALL", functions.name("kvcm_limits"), 1, base, version, group.quota.capacity_bytes, *pairs)
+
+
+def published_marks(group: GroupEntry) -> dict[str, int]:
+    """The least live bytes, of an instance blocks, that set reclaim off, by their fields among the limits."""
+    reclaim, quota = group.reclaim, group.quota
+    marks = {
+        "mark": mark_of(reclaim, quota.capacity_bytes, used_bytes=reclaim.used_bytes),
+        "mark:keys": mark_of(reclaim, group.meta_indexer.max_key_count),
+    }
+    marks |= {
+        f"mark:{WIRE_STORAGE_TYPE[kind]}": mark_of(reclaim, own) for kind, own in quota.per_type.items()
+    }
+    return {name: mark.reached_at for name, mark in marks.items()}
 
 
 def set_limits(client: redis.Redis, groups: Iterable[GroupEntry], version: int) -> None:

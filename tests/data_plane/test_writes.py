@@ -11,7 +11,7 @@ from kvcm_platform.core.registry import MetaIndexerSettings, Quota
 from kvcm_platform.core.types import StorageType
 from kvcm_platform.core.uris import parse_uri
 from kvcm_platform.core.use_cases import Blocks, Limits
-from kvcm_platform.index import keyspace, redis_index
+from kvcm_platform.index import keyspace, waking
 from tests.support.data_plane import DataPlane, data_plane, found, group, instance, storage
 
 A, B, C, D = KEYS = [1, 2, 3, 4]
@@ -188,7 +188,7 @@ async def test_group_quota_is_exact_and_never_exceeded(plane):
 
 
 async def test_a_refused_start_wakes_control(plane, monkeypatch):
-    monkeypatch.setattr(redis_index, "WAKE_SECONDS", 60.0)
+    monkeypatch.setattr(waking, "REFUSED_SECONDS", 60.0)
     plane.publish(2, group(quota=Quota(1024)))
     await plane.mirror.refresh()
     await plane.start([1])

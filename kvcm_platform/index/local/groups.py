@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import msgpack
 
+from kvcm_platform.core.registry import MAX_SHARDS
 from kvcm_platform.index import keyspace
 
 from .changes import Call
@@ -30,6 +31,10 @@ class Vector:
     def unpack(cls, raw: bytes) -> Vector:
         generation, sequence, sizes, blocks = msgpack.unpackb(raw)
         return cls(generation, sequence, dict(sizes), dict(blocks))
+
+    @property
+    def live_blocks(self) -> int:
+        return sum(amount for where, amount in self.blocks.items() if not where.endswith("p"))
 
     def pack(self) -> bytes:
         return bytes(msgpack.packb([self.generation, self.sequence, dict(self.sizes), dict(self.blocks)]))
@@ -67,7 +72,8 @@ def _total(call: Call, name: str) -> int:
 def limits(call: Call, args: Sequence[bytes]) -> int:
     """What the publication of a group sets; an older version changes nothing."""
     name = keyspace.group_limits(call.base)
-    if int(call.tx.hget(name, b"version") or b"-1") >= int(args[0]):
+    had = int(call.tx.hget(name, b"version") or b"-1")
+    if had > int(args[0]) or (had == int(args[0]) and call.tx.hget(name, b"mark") is not None):
         return 0
     call.tx.hdel(name, *call.tx.hgetall(name))
     call.tx.hset(name, {b"version": args[0], b"total": args[1]})
@@ -92,8 +98,29 @@ def reserve(call: Call, args: Sequence[bytes]) -> list[bytes | int]:
             shards = args[4 + count :]
             for shard, part in zip(shards[::2], shards[1::2], strict=True):
                 _open(call, f"{sid}|{shard.decode()}", Reservation(int(part), kind, insert_by))
-            return [b"OK", index]
+            is_reached = _is_over(call, b"mark") or _is_over(call, f"mark:{kind}".encode())
+            return [b"OK", index, 1] if is_reached else [b"OK", index]
     return [b"TYPE"]
+
+
+def _is_over(call: Call, name: bytes) -> bool:
+    """Whether the live bytes of the group (`mark`) or of a type (`mark:<type>`) have come to a mark."""
+    mark = call.tx.hget(keyspace.group_limits(call.base), name)
+    if mark is None:
+        return False
+    kind = name.decode().removeprefix("mark")
+    return _total(call, f"u{kind}") + _total(call, f"r{kind}") - _total(call, f"p{kind}") >= int(mark)
+
+
+def _has_many_keys(call: Call, shard: bytes) -> bool:
+    """Whether the instance of a shard has come to its mark, as far as its shards have pushed."""
+    mark = call.tx.hget(keyspace.group_limits(call.base), b"mark:keys")
+    if mark is None:
+        return False
+    instance = shard.partition(b":")[0]
+    names = [b"%s:%d" % (instance, number) for number in range(MAX_SHARDS)]
+    vectors = call.tx.hmget(keyspace.group_vectors(call.base), names)
+    return sum(Vector.unpack(raw).live_blocks for raw in vectors if raw is not None) >= int(mark)
 
 
 def _open(call: Call, field: str, reservation: Reservation) -> None:
@@ -123,20 +150,18 @@ def _shrink(call: Call, field: bytes, inserted: int, *, is_done: bool) -> None:
 
 
 def totals_of(vectors: Iterable[Vector]) -> dict[str, int]:
-    """The members u, u:<type>, p and n of the group's hash."""
+    """The members u, u:<type>, p, p:<type> and n of the group's hash."""
     found: dict[str, int] = defaultdict(int)
     for vector in vectors:
         for where, amount in vector.sizes.items():
             match = _WHERE.fullmatch(where)
             if match is None:
                 raise ValueError(f"{where!r} is not a place of usage")
-            found["u"] += amount
-            found[f"u:{int(match[1]) >> _TYPE_SHIFT}"] += amount
-            if match[2] == "p":
-                found["p"] += amount
-        for where, amount in vector.blocks.items():
-            if not where.endswith("p"):
-                found["n"] += amount
+            kind = int(match[1]) >> _TYPE_SHIFT
+            for name in ("u", "p") if match[2] == "p" else ("u",):
+                found[name] += amount
+                found[f"{name}:{kind}"] += amount
+        found["n"] += vector.live_blocks
     return found
 
 
@@ -159,7 +184,9 @@ def push(call: Call, args: Sequence[bytes]) -> int:
         call.tx.hdel(name, shard)
     for sid, inserted, is_done in zip(args[4::3], args[5::3], args[6::3], strict=True):
         _shrink(call, sid + b"|" + shard, int(inserted), is_done=is_done == b"1")
-    return 1
+    names = [name for name in call.tx.hgetall(keyspace.group_limits(call.base)) if name.startswith(b"mark")]
+    is_over = any(_is_over(call, name) for name in names if name != b"mark:keys")
+    return 2 if is_over or _has_many_keys(call, shard) else 1
 
 
 def release(call: Call, args: Sequence[bytes]) -> int:

@@ -25,7 +25,10 @@ register('kvcm_retotal', function(keys)
       local ref, state = string.match(where, '^(%d+):(%a)$')
       add('u', amount)
       add('u:' .. math.floor(tonumber(ref) / 65536), amount)
-      if state == 'p' then add('p', amount) end
+      if state == 'p' then
+        add('p', amount)
+        add('p:' .. math.floor(tonumber(ref) / 65536), amount)
+      end
     end
     for where, amount in pairs(vector[4]) do
       if sub(where, -1) ~= 'p' then add('n', amount) end
