@@ -12,8 +12,11 @@ from django.utils import timezone
 from apps.capacity.models import ReclaimRun
 from apps.capacity.selectors import runs_failed, runs_waiting
 from apps.common.conditions import Condition, Finding, Parameter, Parameters, Severity, ended
-from apps.common.redis_client import index_client
+from apps.common.redis_client import figures_client, index_client
+from kvcm_platform.core.reclaim.pressure import pressure_of
 from kvcm_platform.index import reclaim_desk
+from kvcm_platform.index import registry as index_registry
+from kvcm_platform.index.stats import group_usages
 
 
 def reclaim_failing(_: Parameters) -> Iterator[Finding]:
@@ -22,6 +25,22 @@ def reclaim_failing(_: Parameters) -> Iterator[Finding]:
     for group, trouble in sorted(reclaim_desk.troubles(index_client()).items()):
         message = f"Blocks of group {group} cannot be reclaimed: {ended(trouble.reason)}"
         yield Finding(group, message, max(0.0, now - trouble.since), (group,))
+
+
+def reclaim_behind(_: Parameters) -> Iterator[Finding]:
+    """Groups that fill up faster than reclaim makes room. Raises redis.RedisError."""
+    client = figures_client()
+    groups = index_registry.read(client.main).groups.values()
+    usages = group_usages(client, [group.number for group in groups])
+    for group in groups:
+        usage = usages[group.number]
+        pressure = pressure_of(group, usage.used_bytes - usage.pending_bytes + usage.reserved_bytes)
+        if pressure.is_behind:
+            message = (
+                f"Group {group.name} uses {pressure.ratio:.0%} of its quota, and reclaim, which begins at"
+                f" {pressure.high} of {pressure.limit} bytes, does not keep up."
+            )
+            yield Finding(group.name, message, pressure.ratio, (group.name,))
 
 
 def run_deletions_behind(parameters: Parameters) -> Iterator[Finding]:
@@ -64,6 +83,16 @@ CONDITIONS = [
         severity=Severity.CRITICAL,
         keep_firing_seconds=10,
         unit="seconds",
+    ),
+    Condition(
+        name="reclaim_behind",
+        title="Reclaim behind",
+        help="A group stays above the middle between its high mark and its quota: soon it refuses writes.",
+        subject_kind="instance_group",
+        check=reclaim_behind,
+        for_seconds=15,
+        keep_firing_seconds=30,
+        unit="ratio",
     ),
     Condition(
         name="reclaim_deletions_behind",

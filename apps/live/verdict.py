@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from kvcm_platform.core.placement import in_order
+from kvcm_platform.core.reclaim.pressure import pressure_of
 from kvcm_platform.core.registry import GroupEntry, Registry
 from kvcm_platform.index.stats import GroupUsage
 
@@ -92,7 +93,7 @@ def _pressure(group: GroupEntry, usage: GroupUsage) -> str:
         return ""
     if taken >= capacity:
         return f"Group {group.name} is full: writes are refused."
-    # A busy cache lives around its high watermark; half-way from there to full, reclaim is behind.
-    if taken > (group.reclaim.used_ratio + 1) / 2 * capacity:
-        return f"Group {group.name} is far above its high watermark ({taken / capacity:.0%} used)."
+    pressure = pressure_of(group, taken - usage.pending_bytes)
+    if pressure.is_behind:
+        return f"Group {group.name} is far above its high watermark ({pressure.ratio:.0%} used)."
     return ""

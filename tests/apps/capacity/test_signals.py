@@ -93,6 +93,22 @@ def test_a_run_that_failed(report: Report) -> None:
     assert finding.message == "Reclaim run 00000000000000a1 of group chat failed: the policy lfu throws."
 
 
+def test_a_group_that_fills_up_faster_than_it_is_emptied(index: redis.Redis, model: InstanceEntry) -> None:
+    """Of 1,000,000 bytes with a high mark of 0.8: the middle is 900,000."""
+    usage = keyspace.group(model.group_number)
+    index.hset(usage, mapping={"u": 880_000, "r": 20_000, "p": 0})
+    assert list(conditions.reclaim_behind({})) == []
+    index.hset(usage, mapping={"u": 900_000, "r": 20_000})
+    (finding,) = conditions.reclaim_behind({})
+    assert (finding.subject, finding.value, finding.groups) == ("chat", 0.92, ("chat",))
+    assert finding.message == (
+        "Group chat uses 92% of its quota, and reclaim, which begins at 800000 of 1000000 bytes, does not"
+        " keep up."
+    )
+    index.hset(usage, "p", 20_000)
+    assert list(conditions.reclaim_behind({})) == [], "what waits for its deletion is on its way out"
+
+
 def test_rules_begin_with_them(index: redis.Redis) -> None:
     alerts_evaluate(clock=timezone.now)
     names = {rule.condition for rule in AlertRule.objects.all()}

@@ -8,7 +8,7 @@ import pytest
 
 from apps.live.processes import ROLES, ProcessState
 from apps.live.verdict import verdict
-from kvcm_platform.core.registry import GroupEntry, Quota, Registry, StorageEntry
+from kvcm_platform.core.registry import GroupEntry, Quota, ReclaimSettings, Registry, StorageEntry
 from kvcm_platform.core.types import PreferStrategy, StorageType
 from kvcm_platform.index.stats import GroupUsage
 
@@ -87,3 +87,32 @@ def test_a_group_under_pressure_is_named(used: int, reserved: int, part: str) ->
     judged = verdict(registry(), {3: usage}, running(*ROLES))
     assert judged.state == "degraded"
     assert "chat" in judged.reasons[0] and part in judged.reasons[0]
+
+
+@pytest.mark.parametrize(
+    ("reclaim", "used", "pending", "is_told"),
+    [
+        ({"used_ratio": 0.8}, 900, 0, False),
+        ({"used_ratio": 0.8}, 901, 0, True),
+        ({"used_ratio": 0.8}, 950, 60, False),
+        ({"used_ratio": 0.0, "used_bytes": 500}, 751, 0, True),
+        ({"used_ratio": 0.0, "used_bytes": 500}, 750, 0, False),
+        ({"used_ratio": 0.0}, 999, 0, False),
+        ({"used_ratio": 3.2}, 999, 0, False),
+    ],
+)
+def test_the_middle_between_high_mark_and_quota_counts(
+    reclaim: dict[str, float], used: int, pending: int, is_told: bool
+) -> None:
+    """Of 1000 bytes; what waits for its deletion is on its way out."""
+    known = registry()
+    group = replace(known.groups["chat"], reclaim=ReclaimSettings(**reclaim))
+    usage = GroupUsage(used_bytes=used, pending_bytes=pending)
+    judged = verdict(Registry(1, known.storages, {"chat": group}, {}), {3: usage}, running(*ROLES))
+    assert any("far above" in reason for reason in judged.reasons) is is_told
+
+
+def test_what_cannot_be_reclaimed_is_named() -> None:
+    judged = verdict(registry(), {}, running(*ROLES), troubles={"chat": "storage nfs_01 is gone."})
+    assert judged.state == "degraded"
+    assert judged.reasons == ("Blocks of group chat cannot be reclaimed: storage nfs_01 is gone.",)
