@@ -114,7 +114,15 @@ def channel_layers(env: Env) -> dict[str, Any]:
     }
 
 
+_CHANNELS_SECONDS = 10
+"""The layer asks Redis to wait 5 s for a message: a client that gives up as soon ends idle live sockets."""
+
+
 def _channels_host(url: str) -> dict[str, Any]:
+    return {**_channels_server(url), "socket_timeout": _CHANNELS_SECONDS}
+
+
+def _channels_server(url: str) -> dict[str, Any]:
     if not url.startswith(_OURS):
         return {"address": url}
     where = address.parse(url)

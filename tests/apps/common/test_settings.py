@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from channels_redis.core import RedisChannelLayer
 
 from kvcm_platform.settings.env import BadSetting, Env
 from kvcm_platform.settings.parts.database import databases
@@ -75,7 +76,13 @@ def test_redis_addresses_of_the_other_users(tmp_path: Path) -> None:
     assert (settings["task_acks_late"], settings["worker_prefetch_multiplier"]) == (True, 1)
     assert settings["accept_content"] == ["json"]
     hosts = channel_layers(env(tmp_path))["default"]["CONFIG"]["hosts"]
-    assert hosts == [{"address": f"unix://{tmp_path}/valkey.sock"}]
+    assert hosts == [{"address": f"unix://{tmp_path}/valkey.sock", "socket_timeout": 10}]
+
+
+@pytest.mark.parametrize("url", ["redis://h", "rediss://h:7", "redis+sentinel://a:1,b:2/index"])
+def test_channels_wait_longer_for_an_answer_than_redis_is_asked_to_wait(tmp_path: Path, url: str) -> None:
+    (host,) = channel_layers(env(tmp_path, KVCM_REDIS_URL=url))["default"]["CONFIG"]["hosts"]
+    assert host["socket_timeout"] > RedisChannelLayer.brpop_timeout
 
 
 @pytest.mark.parametrize("name", ["KVCM_BROKER_URL", "KVCM_CHANNELS_URL"])
@@ -111,7 +118,7 @@ def test_tls_with_an_authority_for_queues_and_channels(tmp_path: Path) -> None:
     broker = "rediss://h:7/0?ssl_cert_reqs=CERT_REQUIRED&ssl_ca_certs=%2Fetc%2Fca.pem"
     assert celery_settings(known)["broker_url"] == broker
     (host,) = channel_layers(known)["default"]["CONFIG"]["hosts"]
-    assert host == {"address": "rediss://h:7/0?ssl_cert_reqs=required&ssl_ca_certs=%2Fetc%2Fca.pem"}
+    assert host["address"] == "rediss://h:7/0?ssl_cert_reqs=required&ssl_ca_certs=%2Fetc%2Fca.pem"
 
 
 @pytest.mark.parametrize(

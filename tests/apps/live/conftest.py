@@ -17,6 +17,8 @@ from apps.live.snapshots import stop_snapshot_feeds
 from kvcm_platform.asgi import application
 from kvcm_platform.index import heartbeat
 from kvcm_platform.index.facts import FactsBuffer
+from kvcm_platform.settings.env import Env
+from kvcm_platform.settings.parts.queues import channel_layers
 from tests.support.valkey import ValkeyServer
 from tests.support.websocket import WebsocketCommunicator
 
@@ -25,14 +27,12 @@ Happen = Callable[..., None]
 
 
 @pytest.fixture
-def server(empty_valkey: ValkeyServer, settings) -> Iterator[redis.Redis]:
+def server(empty_valkey: ValkeyServer, settings, tmp_path) -> Iterator[redis.Redis]:
     """The platform's Redis with nothing in it, also used by the channel layer."""
     settings.KVCM_REDIS_URL = empty_valkey.url
-    layer = {
-        "BACKEND": "channels_redis.core.RedisChannelLayer",
-        "CONFIG": {"hosts": [{"address": empty_valkey.url}]},
-    }
-    settings.CHANNEL_LAYERS = {"default": layer}
+    settings.CHANNEL_LAYERS = channel_layers(
+        Env({"KVCM_DATA_DIR": str(tmp_path), "KVCM_REDIS_URL": empty_valkey.url})
+    )
     overview.cache_clear()
     client = empty_valkey.client()
     for role in ("web", "control", "metadata", "worker", "beat"):
