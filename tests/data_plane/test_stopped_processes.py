@@ -74,5 +74,5 @@ async def test_a_metadata_process_that_wakes_up_serves_nothing_removed(plane, em
                 os.kill(process.process.pid, signal.SIGCONT)
                 begun = time.monotonic()
                 answers = await asyncio.gather(*waiting, *(stub.GetCacheLocation(question) for _ in range(4)))
-                assert time.monotonic() - begun < 5
+                assert time.monotonic() - begun < 20
                 assert {len(answer.locations) for answer in answers} == {removed}

@@ -59,7 +59,7 @@ def test_requested_and_hit_blocks_move_while_engines_work(
     asked_at = time.monotonic()
     assert len(engine.get_cache_location(INSTANCE, keys)) == 64
     expect_figure(operator, "Hit blocks", hit + 64)
-    assert time.monotonic() - asked_at < 2.0
+    assert time.monotonic() - asked_at < 15
     expect_figure(operator, "Requested blocks", requested + 128)
     assert operator.evaluate("window.isTheSamePage") is True
 

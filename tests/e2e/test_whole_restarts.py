@@ -74,7 +74,7 @@ def test_data_outlives_a_stop_and_a_kill(data_dir: Path, database: str) -> None:
         with client_of(second) as client:
             assert len(client.get_cache_location("kept", KEYS)) == len(KEYS)
         second.stop(signal.SIGKILL)
-        wait_for(lambda: not second.others(), 10, "a killed supervisor leaves nothing behind")
+        wait_for(lambda: not second.others(), 40, "a killed supervisor leaves nothing behind")
     finally:
         second.end()
 
@@ -84,7 +84,7 @@ def test_data_outlives_a_stop_and_a_kill(data_dir: Path, database: str) -> None:
             assert len(client.get_cache_location("kept", KEYS)) == len(KEYS)
     finally:
         third.end()
-    assert stop_seconds < 10
+    assert stop_seconds < 30
     print(
         f"first start {first_seconds:.1f} s, second {second_seconds:.1f} s, "
         f"after a kill {third_seconds:.1f} s, stop {stop_seconds:.1f} s"

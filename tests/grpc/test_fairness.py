@@ -70,7 +70,7 @@ class Flood:
     def __exit__(self, *_: object) -> None:
         self._stop.set()
         for thread in self._threads:
-            thread.join(10)
+            thread.join(40)
         for door in self._doors:
             door.close()
 
@@ -104,7 +104,7 @@ def test_a_flood_of_one_group_leaves_the_other_alone(
     assert flood.codes["OK"] <= RATE * elapsed + RATE / 10 + 2 * max(1, RATE / 50)
     assert flood.codes["RESOURCE_EXHAUSTED"] > flood.codes["OK"]
     assert flood.messages == {"", f"group default: its limit of {RATE} calls_per_second is used up"}
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + 40
     while (totals := admissions_of_all(client).get("default")) is None or (
         totals.allowed_calls < flood.codes["OK"] or totals.refused_calls < flood.codes["RESOURCE_EXHAUSTED"]
     ):

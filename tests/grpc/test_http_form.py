@@ -10,7 +10,7 @@ import pytest
 
 def post(process, path: str, body: object, headers: dict[str, str] | None = None):
     """(status, content type, parsed body). `body` may be raw bytes."""
-    connection = http.client.HTTPConnection("127.0.0.1", process.http_port, timeout=10)
+    connection = http.client.HTTPConnection("127.0.0.1", process.http_port, timeout=30)
     data = body if isinstance(body, bytes) else json.dumps(body).encode()
     connection.request("POST", f"/api/{path}", data, {"Content-Type": "application/json", **(headers or {})})
     response = connection.getresponse()
@@ -130,7 +130,7 @@ def test_errors_are_200_with_the_error_in_the_body(process):
 
 def test_only_known_paths_and_post(process):
     assert post(process, "nothing", {})[0] == 404
-    connection = http.client.HTTPConnection("127.0.0.1", process.http_port, timeout=10)
+    connection = http.client.HTTPConnection("127.0.0.1", process.http_port, timeout=30)
     connection.request("GET", "/api/getClusterInfo")
     assert connection.getresponse().status == 405
     connection.close()

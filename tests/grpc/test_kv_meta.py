@@ -204,7 +204,7 @@ def test_a_node_that_stands_down_is_not_ready(
     """The package has no SERVER_NOT_LEADER."""
     client = server[1].client()
     client.set(keyspace.demoted(NODE), "1", px=60_000)
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 40
     try:
         while (code := kv.call("GetInstanceInfo", of()).code) != "SERVICE_NOT_READY":
             assert (code, time.monotonic() < deadline) == ("OK", True)
@@ -237,7 +237,7 @@ def test_paths_over_http(server: tuple[MetadataProcess, ValkeyServer]) -> None:
     }
     found = {}
     for path in expected:
-        connection = http.client.HTTPConnection("127.0.0.1", server[0].http_port, timeout=10)
+        connection = http.client.HTTPConnection("127.0.0.1", server[0].http_port, timeout=30)
         connection.request("POST", path, b"{}")
         found[path] = connection.getresponse().status
         connection.close()

@@ -375,7 +375,7 @@ def test_endless_headers_over_http(kind: str, small_process: MetadataProcess) ->
     for opening in (b"POST /api/getClusterInfo HTTP/1.1\r\n", b"POST /", chunked):
         with socket.create_connection(("127.0.0.1", small_process.http_port), timeout=10) as peer:
             peer.sendall(opening)
-            deadline = time.monotonic() + 10
+            deadline = time.monotonic() + 40
             received = b""
             sent = 0
             try:

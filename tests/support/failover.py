@@ -86,7 +86,7 @@ class Failover:
         finally:
             if process.poll() is None:
                 process.kill()
-                process.wait(10)
+                process.wait(40)
 
 
 class Replaying:

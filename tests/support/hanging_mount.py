@@ -45,7 +45,7 @@ class HangingMount:
         if os.path.ismount(self.path):
             subprocess.run(["umount", "-l", str(self.path)], check=True, timeout=10)
         self.process.terminate()
-        self.process.wait(10)
+        self.process.wait(40)
 
 
 @contextmanager
@@ -65,5 +65,5 @@ def _serve(source: Path, path: Path) -> subprocess.Popen[bytes]:
     if shutil.which("bindfs") is None:
         pytest.fail("bindfs is missing; `make test` installs it")
     process = subprocess.Popen(["bindfs", "-f", "-o", "nonempty", str(source), str(path)])
-    wait_for(lambda: os.path.ismount(path), 10, f"{path} is mounted")
+    wait_for(lambda: os.path.ismount(path), 40, f"{path} is mounted")
     return process

@@ -51,7 +51,7 @@ def metadata_process(redis_url: str, data_dir: Path, **variables: str) -> Iterat
         yield MetadataProcess(int(ports["KVCM_META_RPC_PORT"]), int(ports["KVCM_META_HTTP_PORT"]), process)
     finally:
         process.terminate()
-        process.wait(15)
+        process.wait(40)
 
 
 def _wait_until_ready(port: int, process: subprocess.Popen[bytes]) -> None:

@@ -141,7 +141,7 @@ class PlatformProcess:
         if self.process.poll() is None:
             self.process.terminate()
             try:
-                self.process.wait(15)
+                self.process.wait(40)
             except subprocess.TimeoutExpired:
                 self.process.kill()
                 self.process.wait()

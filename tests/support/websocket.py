@@ -27,7 +27,7 @@ class WebsocketCommunicator(ApplicationCommunicator):
 
     async def connect(self) -> None:
         await self.send_input({"type": "websocket.connect"})
-        answer = await self.receive_output(timeout=5)
+        answer = await self.receive_output(timeout=20)
         self.is_open = answer["type"] == "websocket.accept"
 
     async def send_text(self, text: str) -> None:
@@ -36,14 +36,14 @@ class WebsocketCommunicator(ApplicationCommunicator):
     async def send_json(self, content: Any) -> None:
         await self.send_text(json.dumps(content))
 
-    async def receive_json(self, timeout: float = 5) -> Any:
+    async def receive_json(self, timeout: float = 20) -> Any:
         message = await self.receive_output(timeout)
         assert message["type"] == "websocket.send", message
         return json.loads(message["text"])
 
     async def disconnect(self) -> None:
         await self.send_input({"type": "websocket.disconnect", "code": 1000})
-        await self.wait(timeout=5)
+        await self.wait(timeout=20)
 
 
 async def receive_until(

@@ -72,14 +72,14 @@ class _Runner:
     def __enter__(self) -> ControlProcess:
         self._thread.start()
         listening = asyncio.run_coroutine_threadsafe(self.process.is_listening.wait(), self._loop)
-        listening.result(10)
+        listening.result(40)
         return self.process
 
     def __exit__(self, *_: object) -> None:
         if self._loop.is_closed():
             return
         self._loop.call_soon_threadsafe(self.process.stop)
-        self._thread.join(15)
+        self._thread.join(40)
         assert not self._thread.is_alive()
         self._loop.close()
 

@@ -82,7 +82,7 @@ def test_hung_storage_does_not_hang_the_checker(tmp_path: Path, monkeypatch: pyt
     before = threading.active_count()
     assert probe(entry, seconds=0.05).message == "an earlier check of it still hangs"
     assert threading.active_count() == before
-    assert time.monotonic() - started < 2
+    assert time.monotonic() - started < 15
     release.set()
 
 

@@ -60,7 +60,7 @@ def test_a_master_that_hangs_and_one_that_forgot(
     try:
         began = time.monotonic()
         assert check_storages()["unavailable"] == ["moon"], "out within one round"
-        assert time.monotonic() - began < 2 * PROBE_SECONDS + 4
+        assert time.monotonic() - began < 2 * PROBE_SECONDS + 20
         assert published(index, "good").is_writable
     finally:
         master.go_on()

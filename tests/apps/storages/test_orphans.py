@@ -120,7 +120,7 @@ def test_cancel(api: Api, storage: Path, old: None, empty_valkey: ValkeyServer, 
 
     async def held(self: Any) -> Any:
         is_there.set()
-        assert go_on.wait(10)
+        assert go_on.wait(40)
         while not self._should_stop():
             pass
         return await original(self)
@@ -128,7 +128,7 @@ def test_cancel(api: Api, storage: Path, old: None, empty_valkey: ValkeyServer, 
     monkeypatch.setattr(duty.OrphanSearch, "_ids_away", held)
 
     def ask() -> None:
-        assert is_there.wait(10)
+        assert is_there.wait(40)
         OrphanRun.objects.filter(pk=running).update(is_cancel_asked=True)
         go_on.set()
 

@@ -23,7 +23,7 @@ class Adversary:
         plain = socket.socket()
         if receive_bytes:
             plain.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_bytes)
-        plain.settimeout(10)
+        plain.settimeout(40)
         plain.connect(("127.0.0.1", port))
         self.socket = tls.wrap_socket(plain, server_hostname="localhost") if tls else plain
         self.caller = Caller()

@@ -81,5 +81,5 @@ def served(kind: str = "uvloop", tls: ssl.SSLContext | None = None, **limits: An
         endpoint.run(endpoint.server.stop(0.5))
     finally:
         loop.call_soon_threadsafe(loop.stop)
-        thread.join(10)
+        thread.join(40)
         loop.close()

@@ -86,9 +86,9 @@ def test_deadlines_cancel_the_handler(endpoint):
         with pytest.raises(grpc.RpcError) as caught:
             method(channel, "Slow")(b"10", timeout=0.2)
         assert caught.value.code() is grpc.StatusCode.DEADLINE_EXCEEDED
-        assert time.monotonic() - began < 2
+        assert time.monotonic() - began < 8
         until(lambda: endpoint.cancelled == 1)
-        assert method(channel, "Slow")(b"0.1", timeout=5) == b"0.1"
+        assert method(channel, "Slow")(b"0.1", timeout=SECONDS) == b"0.1"
 
 
 def test_the_servers_own_clock_enforces_deadlines(endpoint):
@@ -148,29 +148,29 @@ def test_drain_loses_no_call(endpoint):
     """Clients go on calling while the server stops: what was begun is finished, the rest is UNAVAILABLE."""
     stopped = threading.Event()
     with grpc.insecure_channel(endpoint.address) as channel, ThreadPoolExecutor(1) as pool:
-        slow = [method(channel, "Slow").future(b"1", timeout=10) for _ in range(50)]
+        slow = [method(channel, "Slow").future(b"1", timeout=30) for _ in range(50)]
         until(lambda: endpoint.begun == 50)
 
-        def keep_calling() -> int:
-            done = 0
+        answered: list[bytes] = []
+
+        def keep_calling() -> None:
             while not stopped.is_set():
                 try:
-                    assert method(channel)(b"x", timeout=5) == b"x"
-                    done += 1
+                    answered.append(method(channel)(b"x", timeout=SECONDS))
                 except grpc.RpcError as error:
                     assert error.code() is grpc.StatusCode.UNAVAILABLE
                     assert "GOAWAY" not in (error.details() or "")
                     break
-            return done
 
         busy = pool.submit(keep_calling)
-        time.sleep(0.2)
+        until(lambda: len(answered) > 10)
         began = time.monotonic()
-        endpoint.run(endpoint.server.stop(5))
-        assert time.monotonic() - began < 4
+        endpoint.run(endpoint.server.stop(40))
+        assert time.monotonic() - began < 20
         stopped.set()
-        assert busy.result(10) > 10
-        assert [future.result(5) for future in slow] == [b"1"] * 50
+        busy.result(SECONDS)
+        assert set(answered) == {b"x"}
+        assert [future.result(SECONDS) for future in slow] == [b"1"] * 50
         assert (endpoint.finished, endpoint.cancelled) == (50, 0)
 
 
@@ -180,8 +180,8 @@ def test_the_grace_ends(endpoint):
         until(lambda: endpoint.begun == 1)
         began = time.monotonic()
         endpoint.run(endpoint.server.stop(0.5))
-        assert time.monotonic() - began < 3
-        assert future.exception(5) is not None
+        assert time.monotonic() - began < 15
+        assert future.exception(SECONDS) is not None
         assert future.code() is grpc.StatusCode.UNAVAILABLE
         until(lambda: endpoint.cancelled == 1)
 

@@ -82,4 +82,4 @@ def test_an_orderly_stop_ends_watches(server, tmp_path):
         with pytest.raises(grpc.RpcError) as caught:
             next(watch)
         assert caught.value.code() is grpc.StatusCode.UNAVAILABLE
-        assert process.process.wait(4) == 0
+        assert process.process.wait(40) == 0

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 
 
-def until(condition: Callable[[], bool], seconds: float = 5) -> None:
+def until(condition: Callable[[], bool], seconds: float = 30) -> None:
     """Returns when the condition holds; fails when it has not within the time."""
     deadline = time.monotonic() + seconds
     while not condition():

@@ -197,7 +197,7 @@ class TestFailures:
             pytest.raises(TransportError),
         ):
             client.get_cluster_info()
-        assert 0.1 < time.monotonic() - started < 1.5
+        assert 0.1 < time.monotonic() - started < 10
 
     def test_a_slow_answer_misses_its_deadline(
         self, client: BlockingMetadataClient, service: FakeMeta
@@ -225,7 +225,7 @@ class TestFailures:
         with pytest.raises(TransportError):
             client.get_cluster_info()
         with serve(service, port):
-            deadline = time.monotonic() + 5
+            deadline = time.monotonic() + 30
             while True:
                 try:
                     client.get_cluster_info()
