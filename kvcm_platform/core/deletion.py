@@ -61,7 +61,7 @@ class PendingList(Protocol):
     async def postpone(self, handles: Sequence[bytes], delay_ms: int) -> None: ...
 
     async def orphan(self, deletions: Sequence[PendingDeletion]) -> None:
-        """Puts them on the orphan list of their storage."""
+        """Puts them on the orphan list of their storage: they are over, and their objects stay."""
         ...
 
 
@@ -127,7 +127,6 @@ async def _delete_on(
         await pending.done([d.handle for d in settled])
     if orphans:
         await pending.orphan(orphans)
-        await pending.done([d.handle for d in orphans])
         report.orphaned += len(orphans)
     if not rest:
         return

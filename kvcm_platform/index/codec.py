@@ -96,6 +96,19 @@ def locations(record: bytes) -> Iterator[StoredLocation]:
         at = stop
 
 
+RUN_ID = 8
+"""Bytes of a reclaim run's id in a pending entry; elsewhere it is written in hex."""
+_EVICTED = (b"e", b"E")
+
+
+def split_pending(value: bytes) -> tuple[bytes, bytes, bytes]:
+    """Flag of a pending deletion (lua/1_common.lua), reclaim run that chose it or b"", and its location."""
+    flag = value[:1]
+    if flag in _EVICTED:
+        return flag, value[1 : 1 + RUN_ID], value[1 + RUN_ID :]
+    return flag, b"", value[1:]
+
+
 def run_names(record: bytes) -> list[bytes]:
     """The runs that a block's locations belong to."""
     end = HEADER + int.from_bytes(record[33:36])

@@ -22,7 +22,7 @@ QUARANTINE_MS = MAX_WRITE_TIMEOUT * 1000
 DURABLE_MS = 3000
 CHUNK = 128
 UNREADABLE_MS = 600_000
-_SERVED = frozenset({b"d", b"o"})
+_SERVED = frozenset({b"d", b"e", b"E", b"o"})
 """Flags of entries whose write was finished (lua/1_common.lua)."""
 
 log = structlog.get_logger(__name__)
@@ -30,7 +30,7 @@ log = structlog.get_logger(__name__)
 
 def decode(member: bytes, value: bytes) -> PendingDeletion:
     """One entry of the list: a flag and the location as it stood in the block's record."""
-    entry = value[1:]
+    flag, _, entry = codec.split_pending(value)
     location = next(codec.locations(entry))
     uris = [parse_uri(uri) for _, uri in location.specs()]
     is_joint = len({uri.size for uri in uris}) <= 1
@@ -38,15 +38,15 @@ def decode(member: bytes, value: bytes) -> PendingDeletion:
         PendingObject(
             uri,
             location.position.slots_in_file(index, len(uris), is_joint),
-            is_second_pass=value[:1] == b"g",
-            was_served=value[:1] in _SERVED,
+            is_second_pass=flag == b"g",
+            was_served=flag in _SERVED,
         )
         for index, uri in enumerate(uris)
     )
     return PendingDeletion(
-        handle=value[:1] + member,
+        handle=flag + member,
         storage_number=location.storage_number,
-        is_orphan=value[:1] == b"o",
+        is_orphan=flag == b"o",
         objects=objects,
         size=location.size,
         entry=entry,
@@ -97,9 +97,13 @@ class RedisPending:
             raise IndexUnavailable("the server's log was not written in time")
 
     async def done(self, handles: Sequence[bytes]) -> None:
+        await self._over(handles, is_orphaned=False)
+
+    async def _over(self, handles: Sequence[bytes], *, is_orphaned: bool) -> None:
         for at in range(0, len(handles), CHUNK):
             await self._index.function(
-                "kvcm_deleted", self._shard.base, self._quarantine_ms, *handles[at : at + CHUNK]
+                *("kvcm_deleted", self._shard.base, self._quarantine_ms, int(is_orphaned)),
+                *handles[at : at + CHUNK],
             )
         self._index.pusher.mark(self._shard)
 
@@ -114,6 +118,7 @@ class RedisPending:
                 *("FCALL", "kvcm_orphan", 1, keyspace.storage(deletion.storage_number)),
                 *(member, deletion.size, deletion.entry),
             )
+        await self._over([deletion.handle for deletion in deletions], is_orphaned=True)
 
 
 class RedisSlotLedger:

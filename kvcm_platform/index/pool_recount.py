@@ -17,6 +17,7 @@ from kvcm_platform.core.types import LocationStatus
 from kvcm_platform.core.uris import parse_uri
 
 from . import codec, keyspace, placing
+from .gone import LOST
 from .pools import FREE_CHUNK, Lease, bucket_of, give_back, taken_ids
 from .redis_index import RedisIndex
 from .scanning import fields_of
@@ -126,7 +127,7 @@ async def _references(
         await _in_sessions(index, entry, shard, found)
         await _in_blocks(index, entry, shard, found)
         async for _, value in fields_of(index, keyspace.pending(shard.base)):
-            for location in codec.locations(value[1:]):
+            for location in codec.locations(codec.split_pending(value)[2]):
                 found.ranges(location)
     for number in numbers:
         async for _, raw in fields_of(index, keyspace.orphans(keyspace.storage(number))):
@@ -199,7 +200,7 @@ async def _remove(
         part = items[at : at + FREE_CHUNK]
         await index.function(
             *("kvcm_remove", shard.base, span.mode, span.delay_ms, 0, 0, b"".join(key for key, _ in part)),
-            *(ids for _, ids in part),
+            *(LOST, *(ids for _, ids in part)),
         )
     index.pusher.mark(shard)
     index.on_removal(entry)

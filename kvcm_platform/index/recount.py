@@ -20,6 +20,8 @@ from .stats import parse_usage
 from .usage import as_dict, push
 
 ATTEMPTS = 20
+_COUNTED = frozenset({b"d", b"e", b"E", b"w", b"f"})
+"""Flags of pending deletions whose bytes are still used."""
 _STATE = {LocationStatus.WRITING: "w", LocationStatus.SERVING: "s"}
 
 Amounts = dict[tuple[int, str], tuple[int, int]]
@@ -88,8 +90,9 @@ async def _count(index: RedisIndex, base: str) -> Amounts:
             if location.status in _STATE:
                 add((location.storage_ref, _STATE[LocationStatus(location.status)]), location.size)
     async for value in _values(index, keyspace.pending(base)):
-        if value[:1] in (b"d", b"w", b"f"):
-            location = next(codec.locations(value[1:]))
+        flag, _, entry = codec.split_pending(value)
+        if flag in _COUNTED:
+            location = next(codec.locations(entry))
             add((location.storage_ref, "p"), location.size)
     return {where: (amounts[0], amounts[1]) for where, amounts in totals.items()}
 

@@ -24,7 +24,7 @@ from kvcm_platform.core.registry import InstanceEntry, StorageEntry
 from kvcm_platform.core.types import WIRE_STORAGE_TYPE, StorageType
 from kvcm_platform.core.writes import SESSION_GONE
 
-from . import codec, keyspace, records, tickets, trims
+from . import codec, gone, keyspace, records, tickets, trims
 from .connection import READ_SECONDS, Connection, IndexUnavailable, StaleGeneration
 from .life import Life
 from .pools import Pools
@@ -302,11 +302,11 @@ class RedisIndex:
     @guarded
     async def remove(self, instance: InstanceEntry, keys: Sequence[int], delay_ms: int) -> Removed:
         total = Removed(0, 0)
-        shards = shards_of(instance)
+        shards, span = shards_of(instance), Span("all", delay_ms, reason=gone.REMOVED)
         for number, indexes in by_shard(keys, instance.shards).items():
             for at in range(0, len(indexes), CHUNK):
                 chunk = [keys[i] for i in indexes[at : at + CHUNK]]
-                part = await self.remove_chunk(instance, shards[number], Span("all", delay_ms), chunk)
+                part = await self.remove_chunk(instance, shards[number], span, chunk)
                 total = Removed(total.locations + part.locations, total.size + part.size)
         return total
 
@@ -316,7 +316,7 @@ class RedisIndex:
         """Marks the locations of these keys, all of one shard, that lie in the span."""
         count, size = await self.function(
             *("kvcm_remove", shard.base, span.mode, span.delay_ms, span.begin_ms, span.end_ms),
-            codec.pack_keys(keys),
+            *(codec.pack_keys(keys), span.reason),
         )
         if count:
             self.pusher.mark(shard)

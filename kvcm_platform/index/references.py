@@ -52,10 +52,11 @@ async def uris_of(
     redis.RedisError.
     """
     for shard in shards_of(instance):
-        for key, flags in ((keyspace.blocks(shard.base), 0), (keyspace.pending(shard.base), 1)):
+        for key in (keyspace.blocks(shard.base), pending := keyspace.pending(shard.base)):
             async for name, value in fields_of(index, key):
                 try:
-                    for location in codec.locations(value[flags:]):
+                    record = codec.split_pending(value)[2] if key == pending else value
+                    for location in codec.locations(record):
                         if location.storage_number not in elsewhere:
                             for _, uri in location.specs():
                                 yield uri

@@ -13,6 +13,7 @@ from kvcm_platform.core.types import LocationStatus
 
 from . import codec, keyspace
 from .codec import StoredLocation
+from .gone import LOST, cleared
 from .shards import ShardRef
 from .stats import parse_usage
 from .storage_refs import number_of
@@ -102,7 +103,7 @@ class ShardWalk:
         return True
 
     async def _look_at(self, pairs: Iterable[tuple[bytes, bytes]], present: Present) -> None:
-        going: dict[bytes, list[StoredLocation]] = defaultdict(list)
+        going: dict[str, dict[bytes, list[StoredLocation]]] = defaultdict(lambda: defaultdict(list))
         owners: list[bytes] = []
         asked: list[StoredLocation] = []
         for key, record in pairs:
@@ -110,20 +111,20 @@ class ShardWalk:
                 if location.status == DELETING:
                     continue
                 if location.storage_number in self.task.clear:
-                    going[key].append(location)
+                    going[cleared(location.storage_number)][key].append(location)
                 elif location.storage_number in self.task.check and location.status == codec.SERVING:
                     owners.append(key)
                     asked.append(location)
         if asked:
             for key, location, is_there in zip(owners, asked, await present(asked), strict=True):
                 if not is_there:
-                    going[key].append(location)
-        if going:
-            await self._remove(going)
+                    going[LOST][key].append(location)
+        for reason, locations in going.items():
+            await self._remove(reason, locations)
 
-    async def _remove(self, going: Mapping[bytes, Sequence[StoredLocation]]) -> None:
+    async def _remove(self, reason: str, going: Mapping[bytes, Sequence[StoredLocation]]) -> None:
         count, _ = await self.index.function(
-            *("kvcm_remove", self.shard.base, "named", self.delay_ms, 0, 0, b"".join(going)),
+            *("kvcm_remove", self.shard.base, "named", self.delay_ms, 0, 0, b"".join(going), reason),
             *("".join(location.location_id for location in locations) for locations in going.values()),
         )
         for locations in going.values():

@@ -11,14 +11,16 @@ import asyncio
 import json
 import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING
+
+import numpy as np
 
 from kvcm_platform.core.ports import TrimMode
 from kvcm_platform.core.registry import InstanceEntry, instance_from_dict
 
-from . import codec, keyspace
+from . import codec, gone, keyspace
 from .shards import ShardRef, shards_of
 
 if TYPE_CHECKING:
@@ -34,12 +36,16 @@ _background: set[asyncio.Task[None]] = set()
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """What a removal takes (index/lua/3_removal.lua); the time of writing in Redis ms, inclusive."""
+    """What a removal takes (index/lua/3_removal.lua); the time of writing in Redis ms, inclusive.
+
+    `reason`: what those are told who ask where the blocks are (index/gone.py); empty = nothing.
+    """
 
     mode: str
     delay_ms: int
     begin_ms: int = 0
     end_ms: int = 0
+    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +93,7 @@ async def run(index: RedisIndex, job: Trim, progress: Progress, deadline: float 
     first, _, cursor = (await connection.call("HGET", keyspace.TRIM_CURSORS, job.id) or b"0:0").partition(
         b":"
     )
-    span = Span(job.mode, job.delay_ms, job.begin_ms, job.end_ms)
+    span = Span(job.mode, job.delay_ms, job.begin_ms, job.end_ms, gone.trimmed(job.id))
     for shard in shards_of(job.instance)[int(first) :]:
         while True:
             cursor, keys = await scan_keys(index, shard, cursor)
@@ -108,6 +114,62 @@ async def run(index: RedisIndex, job: Trim, progress: Progress, deadline: float 
             ("FCALL", "kvcm_lease_drop", 1, lease, owner),
         ]
     )
+
+
+_ROW = np.dtype([("key", ">i8"), ("high", "u1"), ("number", ">u2"), ("size_high", ">u2"), ("size", ">u4")])
+"""One location as kvcm_trim_count names it: its storage ref and its size in two parts each."""
+
+
+@dataclass(frozen=True, slots=True)
+class TrimCount:
+    """What a trim would take: locations and their bytes; `by_number`: storage number -> (locations, bytes).
+
+    `is_complete` is False where the time was up before everything was looked at.
+    """
+
+    blocks: int
+    size: int
+    by_number: dict[int, tuple[int, int]]
+    is_complete: bool
+
+
+async def count(
+    index: RedisIndex, instance: InstanceEntry, mode: TrimMode, begin_ms: int, end_ms: int, seconds: float
+) -> TrimCount:
+    """What a trim with this mode and span would take now; nothing is changed.
+
+    Times are the index's ms, inclusive. Takes `seconds` at most. Raises redis.RedisError.
+    """
+    deadline = time.monotonic() + seconds
+    pages: list[np.ndarray] = []
+    for shard in shards_of(instance):
+        cursor = b"0"
+        while True:
+            if time.monotonic() > deadline:
+                return _counted(pages, is_complete=False)
+            cursor, rows = await index.connection.call(
+                *("FCALL", "kvcm_trim_count", 1, shard.base, mode, begin_ms, end_ms, cursor, SCAN_COUNT)
+            )
+            pages.append(np.frombuffer(rows, _ROW))
+            if cursor == b"0":
+                break
+    return _counted(pages, is_complete=True)
+
+
+def _counted(pages: Sequence[np.ndarray], *, is_complete: bool) -> TrimCount:
+    """A block that came on two pages, as it does while the server resizes its table, counts once."""
+    if not pages:
+        return TrimCount(0, 0, {}, is_complete)
+    rows = np.concatenate(pages)
+    page_of = np.repeat(np.arange(len(pages)), [len(page) for page in pages])
+    _, first, block = np.unique(rows["key"], return_index=True, return_inverse=True)
+    rows = rows[page_of == page_of[first][block]]
+    sizes = (rows["size_high"].astype(np.int64) << 32) + rows["size"]
+    by_number = {}
+    for number in np.unique(rows["number"]):
+        here = rows["number"] == number
+        by_number[int(number)] = (int(here.sum()), int(sizes[here].sum()))
+    return TrimCount(len(rows), int(sizes.sum()), by_number, is_complete)
 
 
 async def scan_keys(index: RedisIndex, shard: ShardRef, cursor: bytes) -> tuple[bytes, list[int]]:

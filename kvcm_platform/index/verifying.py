@@ -12,6 +12,7 @@ from kvcm_platform.core.types import LocationStatus
 
 from . import codec, keyspace
 from .codec import HEADER, SERVING, StoredLocation
+from .gone import LOST
 from .shards import ShardRef, of_keys
 
 if TYPE_CHECKING:
@@ -97,14 +98,14 @@ class ShardCheck:
                 if location.status == SERVING:
                     owners.append(key)
                     serving.append(location)
-        gone: dict[bytes, list[str]] = defaultdict(list)
+        lost: dict[bytes, list[str]] = defaultdict(list)
         for key, location, is_there in zip(owners, serving, await intact(serving), strict=True):
             if not is_there:
-                gone[key].append(location.location_id)
-        if gone:
+                lost[key].append(location.location_id)
+        if lost:
             count, _ = await self._index.function(
-                *("kvcm_remove", self._shard.base, "named", self._delay_ms, 0, 0, b"".join(gone)),
-                *("".join(ids) for ids in gone.values()),
+                *("kvcm_remove", self._shard.base, "named", self._delay_ms, 0, 0, b"".join(lost)),
+                *(LOST, *("".join(ids) for ids in lost.values())),
             )
             self.lost += count
             self._index.pusher.mark(self._shard)

@@ -252,7 +252,7 @@ async def test_an_older_generation_changes_nothing(plane, empty_valkey):
         await plane.write(KEYS[:3])
         with pytest.raises(Exception, match="generation"):
             await stale.index.connection.call(
-                "FCALL", "kvcm_remove", 1, BASE, old, "all", 0, 0, 0, b"\0" * 7 + b"\1"
+                "FCALL", "kvcm_remove", 1, BASE, old, "all", 0, 0, 0, b"\0" * 7 + b"\1", ""
             )
         # The refused process has learned the new number; the index's own calls repeat themselves.
         assert (await stale.index.remove(shard, [1], 0)).locations == 1

@@ -237,7 +237,7 @@ class Tiers:
         for block in await self.blocks(keys, name):
             await self.index.function(
                 *("kvcm_remove", block.run.shard.base, "named", 500, 0, 0),
-                *(codec.pack_keys([block.key]), block.location.location_id),
+                *(codec.pack_keys([block.key]), "remove", block.location.location_id),
             )
 
     async def held_by_storage(self) -> dict[str, int]:

@@ -23,6 +23,8 @@ WRITING, SERVING, DELETING = (
     int(LocationStatus.DELETING),
 )
 KEY_BYTES = 8
+GONE_LENGTH = 16384
+"""Entries kept in the stream of why blocks left."""
 _STATE = {WRITING: "w", SERVING: "s"}
 
 
@@ -151,6 +153,13 @@ def leave(call: Call, usage: Usage, events: Sequence[Event] = ()) -> None:
             call.tx.xadd(keyspace.events(call.base), fields)
 
 
+def note_gone(call: Call, reason: bytes, keys: Sequence[bytes]) -> None:
+    """Notes why blocks left, for those who ask later; with an empty reason nobody will."""
+    if reason and keys:
+        fields = {b"w": reason, b"k": b"".join(keys)}
+        call.tx.xadd(keyspace.gone(call.base), fields, at_ms=call.now_ms, most=GONE_LENGTH)
+
+
 def forget_runs(call: Call, removed: Mapping[bytes, set[bytes]]) -> None:
     """Takes keys out of their runs; a run without keys leaves the recency order."""
     runs = keyspace.runs(call.base)
@@ -176,6 +185,24 @@ def add_pending(call: Call, due_ms: int, flag: bytes, key: bytes, entry: bytes) 
     member = location_id(entry) + key
     call.tx.zadd(keyspace.pending_due(call.base), member, due_ms)
     call.tx.hset(keyspace.pending(call.base), {member: flag + entry})
+
+
+class Accounts:
+    """What reclaim runs did and what became of it; fields as in 1_common.lua."""
+
+    def __init__(self) -> None:
+        self._delta: dict[bytes, int] = defaultdict(int)
+
+    def add(self, run_id: bytes, what: bytes, count: int, size: int) -> None:
+        name = b"%b:%b" % (run_id.hex().encode(), what)
+        self._delta[name] += count
+        self._delta[name + b"b"] += size
+
+    def apply(self, call: Call) -> None:
+        name = keyspace.evictions(call.base)
+        for field, amount in self._delta.items():
+            if amount and call.tx.hincrby(name, field, amount) == 0:
+                call.tx.hdel(name, field)
 
 
 def retire(call: Call, usage: Usage, key: bytes, record: bytes, one: Location, due_ms: int) -> bytes:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from kvcm_platform.index.embedded.byte_store import BEGIN
-
 from .keys import STREAM_LENGTH, Fields, Keys, Transaction
 
 Reply = object
@@ -30,9 +28,8 @@ def _hsetnx(keys: Keys, tx: Transaction, args: Sequence[bytes]) -> int:
 
 def _hscan(keys: Keys, tx: Transaction, args: Sequence[bytes]) -> list[object]:
     options = dict(zip(args[2::2], args[3::2], strict=True))
-    cursor = BEGIN if args[1] == b"0" else args[1]
-    items, following = keys.store.page(args[0], cursor, int(options.get(b"COUNT", _DEFAULT_COUNT)))
-    return [following or b"0", [part for item in items for part in item]]
+    items, following = tx.page(args[0].decode(), args[1], int(options.get(b"COUNT", _DEFAULT_COUNT)))
+    return [following, [part for item in items for part in item]]
 
 
 def _zadd(keys: Keys, tx: Transaction, args: Sequence[bytes]) -> int:
@@ -104,9 +101,17 @@ def _xrange(keys: Keys, tx: Transaction, args: Sequence[bytes]) -> list[list[obj
 
 
 def _xrevrange(keys: Keys, tx: Transaction, args: Sequence[bytes]) -> list[list[object]]:
-    """The newest entry alone."""
-    entries = keys.stream(args[0].decode()).entries
-    return [_entry(*entries[-1])] if entries else []
+    """From the newest entry, or the one before `(n-0`, to the oldest; one entry where no COUNT is given."""
+    before = None if args[1] == b"+" else _position(args[1])
+    limit = int(args[4]) if len(args) > 4 else 1
+    return [_entry(*entry) for entry in keys.stream(args[0].decode()).newest(before, limit)]
+
+
+def _xtrim(keys: Keys, tx: Transaction, args: Sequence[bytes]) -> int:
+    """By the lowest number that is kept, as all callers ask."""
+    if args[1] != b"MINID":
+        raise ValueError("XTRIM goes by MINID here")
+    return keys.stream(args[0].decode()).forget_before(_position(args[-1]))
 
 
 def _del(keys: Keys, tx: Transaction, args: Sequence[bytes]) -> int:
@@ -138,5 +143,6 @@ COMMANDS: dict[str, Command] = {
     "ZRANGEBYSCORE": _zrangebyscore,
     "XRANGE": _xrange,
     "XREVRANGE": _xrevrange,
+    "XTRIM": _xtrim,
     "DEL": _del,
 }

@@ -7,7 +7,19 @@ from collections.abc import Sequence
 from kvcm_platform.index import keyspace
 from kvcm_platform.index.codec import SESSION_OPEN
 
-from .changes import KEY_BYTES, Call, Event, Usage, leave, retire, run_name, serving_at, size_at, split_keys
+from .changes import (
+    KEY_BYTES,
+    Call,
+    Event,
+    Usage,
+    leave,
+    note_gone,
+    retire,
+    run_name,
+    serving_at,
+    size_at,
+    split_keys,
+)
 from .sessions import GONE, Copy, Reply, read_header
 
 
@@ -42,4 +54,5 @@ def shed(call: Call, args: Sequence[bytes]) -> list[int | bytes]:
     if sets:
         call.tx.hset(keyspace.blocks(call.base), sets)
         leave(call, usage, (Event(b"drop", list(sets), sorted(told)),))
+        note_gone(call, b"moved", list(sets))
     return [len(sets), b"%d" % size]

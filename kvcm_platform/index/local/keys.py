@@ -10,8 +10,9 @@ import struct
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice, takewhile
 
-from kvcm_platform.index.embedded.byte_store import ByteStore, Mutation
+from kvcm_platform.index.embedded.byte_store import BEGIN, ByteStore, Mutation
 
 from .sorted_set import SortedSet
 
@@ -25,12 +26,35 @@ Fields = Mapping[bytes, bytes]
 
 @dataclass(slots=True)
 class Stream:
-    entries: deque[tuple[int, Fields]] = field(default_factory=lambda: deque(maxlen=STREAM_LENGTH))
+    """Entries by rising numbers: the ms of their time where that is told, or one more than the last."""
+
+    entries: deque[tuple[int, Fields]] = field(default_factory=deque)
     last: int = 0
+
+    def add(self, fields: Fields, at_ms: int, most: int) -> None:
+        self.last = max(self.last + 1, at_ms)
+        self.entries.append((self.last, fields))
+        self.forget(len(self.entries) - most)
+
+    def forget(self, count: int) -> None:
+        """The oldest entries."""
+        for _ in range(count):
+            self.entries.popleft()
+
+    def forget_before(self, number: int) -> int:
+        """Entries with lower numbers; returns how many there were."""
+        count = sum(1 for _ in takewhile(lambda entry: entry[0] < number, self.entries))
+        self.forget(count)
+        return count
 
     def after(self, position: int, limit: int) -> list[tuple[int, Fields]]:
         found = [entry for entry in self.entries if entry[0] > position]
         return found[:limit]
+
+    def newest(self, before: int | None, limit: int) -> list[tuple[int, Fields]]:
+        """Up to `limit` entries, the newest first; only those with lower numbers than `before`."""
+        older = (entry for entry in reversed(self.entries) if before is None or entry[0] < before)
+        return list(islice(older, limit))
 
 
 class Keys:
@@ -84,7 +108,7 @@ class Transaction:
         self._before: dict[str, dict[bytes, bytes | None]] = {}
         self._after: dict[str, dict[bytes, bytes | None]] = {}
         self._scores: dict[str, dict[bytes, float | None]] = {}
-        self._added: list[tuple[str, Fields]] = []
+        self._added: list[tuple[str, Fields, int, int]] = []
 
     # Hashes
 
@@ -121,6 +145,11 @@ class Transaction:
 
     def hlen(self, name: str) -> int:
         return self._keys.hash_size(name) + self._growth(name)
+
+    def page(self, name: str, cursor: bytes, limit: int) -> tuple[list[tuple[bytes, bytes]], bytes]:
+        """About `limit` fields as they were when the transaction began; cursors as those of HSCAN."""
+        items, following = self._keys.store.page(name.encode(), BEGIN if cursor == b"0" else cursor, limit)
+        return items, following or b"0"
 
     def hincrby(self, name: str, key: bytes, amount: int) -> int:
         total = int(self.hget(name, key) or b"0") + amount
@@ -173,8 +202,9 @@ class Transaction:
 
     # Streams
 
-    def xadd(self, name: str, fields: Fields) -> None:
-        self._added.append((name, fields))
+    def xadd(self, name: str, fields: Fields, *, at_ms: int = 0, most: int = STREAM_LENGTH) -> None:
+        """`at_ms`: its time, where entries are told by it; `most`: entries that the stream keeps."""
+        self._added.append((name, fields, at_ms, most))
 
     def commit(self) -> None:
         mutations: list[Mutation] = []
@@ -195,7 +225,5 @@ class Transaction:
             for member, score in scores.items():
                 if known.scores.get(member) != score:
                     known.set(member, score)
-        for name, fields in self._added:
-            stream = self._keys.stream(name)
-            stream.last += 1
-            stream.entries.append((stream.last, fields))
+        for name, fields, at_ms, most in self._added:
+            self._keys.stream(name).add(fields, at_ms, most)

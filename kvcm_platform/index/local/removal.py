@@ -6,10 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from kvcm_platform.index import keyspace
+from kvcm_platform.index.codec import HEADER, split_pending
 
 from .changes import (
     DELETING,
     SERVING,
+    Accounts,
     Call,
     Event,
     Location,
@@ -20,6 +22,7 @@ from .changes import (
     leave,
     location_id,
     locations,
+    note_gone,
     run_name,
     score,
     size_at,
@@ -28,6 +31,8 @@ from .changes import (
 )
 
 _TOUCH = 16
+_LONGEST_HEAD = 9 + HEADER
+"""Of a pending entry, before the location's own bytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +53,14 @@ class _Wish:
             return location_id(record[one.at : one.stop]) in self.named[index]
         if self.mode == b"all":
             return True
-        time_ms = int.from_bytes(record[one.at + 21 : one.at + 27])
-        return self.begin_ms <= time_ms <= self.end_ms and (one.status == SERVING or self.mode != b"time")
+        return _is_in_span(self.mode, record, one, self.begin_ms, self.end_ms)
+
+
+def _is_in_span(mode: bytes, record: bytes, one: Location, begin_ms: int, end_ms: int) -> bool:
+    """Whether a trim with this mode and span takes a location."""
+    if one.status == DELETING or (one.status != SERVING and mode == b"time"):
+        return False
+    return begin_ms <= int.from_bytes(record[one.at + 21 : one.at + 27]) <= end_ms
 
 
 @dataclass(slots=True)
@@ -67,7 +78,7 @@ class _Marked:
 def remove(call: Call, args: Sequence[bytes]) -> list[int | bytes]:
     """Marks locations DELETING; returns their number and bytes."""
     call.enter(args[0])
-    wish = _Wish(args[1], call.now_ms + int(args[2]), int(args[3]), int(args[4]), args[6:])
+    wish = _Wish(args[1], call.now_ms + int(args[2]), int(args[3]), int(args[4]), args[7:])
     chunk = split_keys(args[5])
     done = _Marked()
     blocks = keyspace.blocks(call.base)
@@ -79,6 +90,7 @@ def remove(call: Call, args: Sequence[bytes]) -> list[int | bytes]:
         call.tx.hdel(blocks, *done.dels)
         forget_runs(call, done.removed)
         leave(call, done.usage, (Event(b"drop", done.dropped, sorted(done.touched)),))
+        note_gone(call, args[6], done.dropped)
     return [done.count, b"%d" % done.size]
 
 
@@ -112,6 +124,19 @@ def _mark(call: Call, wish: _Wish, done: _Marked, index: int, key: bytes, record
         done.dels.append(key)
 
 
+def trim_count(call: Call, args: Sequence[bytes]) -> list[bytes]:
+    """What a trim would take: the next cursor, and packed (key, storage ref, bytes) of each location."""
+    mode, begin_ms, end_ms = args[0], int(args[1]), int(args[2])
+    items, following = call.tx.page(keyspace.blocks(call.base), args[3], int(args[4]))
+    rows = [
+        key + record[one.at + 2 : one.at + 5] + record[one.at + 15 : one.at + 21]
+        for key, record in items
+        for one in locations(record)
+        if _is_in_span(mode, record, one, begin_ms, end_ms)
+    ]
+    return [following, b"".join(rows)]
+
+
 def due(call: Call, args: Sequence[bytes]) -> list[int | bytes]:
     """Pending deletions that are due: [now, member, value, member, value, …]."""
     found = call.tx.lowest(keyspace.pending_due(call.base), call.now_ms, int(args[0]))
@@ -123,31 +148,37 @@ def due(call: Call, args: Sequence[bytes]) -> list[int | bytes]:
 
 
 def deleted(call: Call, args: Sequence[bytes]) -> int:
-    """The objects of these deletions are gone; what was being written is freed once more later."""
+    """These deletions are over; what was being written is freed once more later."""
     call.enter(args[0])
-    again = call.now_ms + int(args[1])
+    again, outcome = call.now_ms + int(args[1]), b"o" if args[2] == b"1" else b"f"
     pending, dues = keyspace.pending(call.base), keyspace.pending_due(call.base)
-    usage, removed, count = Usage(), Runs(), 0
-    for handle in args[2:]:
+    usage, accounts, removed, count = Usage(), Accounts(), Runs(), 0
+    for handle in args[3:]:
         flag, member = handle[:1], handle[1:]
         value = call.tx.hget(pending, member)
         if value is None or value[:1] != flag:
             continue
         count += 1
-        entry = value[1:]
-        if flag in b"dfw":
-            usage.moved(int.from_bytes(entry[2:5]), "p", "", size_at(entry))
+        _, run_id, entry = split_pending(value)
+        size = size_at(entry)
+        if run_id:
+            accounts.add(run_id, outcome, 1, size)
+            if flag == b"E":
+                accounts.add(run_id, b"x", -1, -size)
+        if flag in b"deEfw":
+            usage.moved(int.from_bytes(entry[2:5]), "p", "", size)
         if flag in b"fw":
             call.tx.hset(pending, {member: b"g" + entry})
             call.tx.zadd(dues, member, again)
         else:
             call.tx.hdel(pending, member)
             call.tx.zrem(dues, member)
-        if flag in b"dw":
+        if flag in b"deEw":
             _take_out(call, member[:8], member[8:], removed)
     if count:
         forget_runs(call, removed)
         leave(call, usage)
+        accounts.apply(call)
     return count
 
 
@@ -167,10 +198,18 @@ def _take_out(call: Call, own: bytes, key: bytes, removed: Runs) -> None:
 
 
 def postpone(call: Call, args: Sequence[bytes]) -> int:
+    """These could not be deleted yet."""
     call.enter(args[0])
-    due_ms = call.now_ms + int(args[1])
+    due_ms, pending, accounts = call.now_ms + int(args[1]), keyspace.pending(call.base), Accounts()
     for handle in args[2:]:
-        call.tx.zadd(keyspace.pending_due(call.base), handle[1:], due_ms, only_known=True)
+        member = handle[1:]
+        call.tx.zadd(keyspace.pending_due(call.base), member, due_ms, only_known=True)
+        value = call.tx.hget(pending, member) if handle[:1] == b"e" else None
+        if value is not None and value[:1] == b"e" and len(value) > _LONGEST_HEAD:
+            _, run_id, entry = split_pending(value)
+            call.tx.hset(pending, {member: b"E" + value[1:]})
+            accounts.add(run_id, b"x", 1, size_at(entry))
+    accounts.apply(call)
     return len(args) - 2
 
 

@@ -14,7 +14,7 @@ from typing import Any
 from kvcm_platform.index import functions, keyspace
 from kvcm_platform.index.embedded.byte_store import ByteStore
 
-from . import copies, groups, heat, inserts, permits, pools, removal, sessions, storages, tickets
+from . import copies, eviction, groups, heat, inserts, permits, pools, removal, sessions, storages, tickets
 from .changes import Call
 from .commands import COMMANDS
 from .keys import Keys, Transaction
@@ -30,6 +30,8 @@ FUNCTIONS: dict[str, Callable[[Call, Sequence[bytes]], Any]] = {
     "kvcm_ticket_decide": tickets.decide,
     "kvcm_ticket_drop": tickets.drop,
     "kvcm_remove": removal.remove,
+    "kvcm_trim_count": removal.trim_count,
+    "kvcm_evict": eviction.evict,
     "kvcm_due": removal.due,
     "kvcm_deleted": removal.deleted,
     "kvcm_postpone": removal.postpone,

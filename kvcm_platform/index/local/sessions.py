@@ -24,6 +24,7 @@ from .changes import (
     leave,
     location_id,
     locations,
+    note_gone,
     retire,
     run_name,
     serving_at,
@@ -35,6 +36,8 @@ CHUNK = 512
 RESUME_MS = 2000
 """A session that needs further calls is due for the sweep so soon, should nobody make them."""
 _STAMP = 6
+EXPIRED = b"x"
+"""In the mask of a session that nobody finished."""
 
 Reply = list[bytes | int]
 GONE: Reply = [b"GONE"]
@@ -81,6 +84,10 @@ class _Flipped:
     removed: Runs = field(default_factory=dict)
     told: set[bytes] = field(default_factory=set)
     """Runs of sources that went with the flip of their copies."""
+    failed: list[bytes] = field(default_factory=list)
+    moved: list[bytes] = field(default_factory=list)
+    reason: bytes = b"failed"
+    """Why those went that were not written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +125,10 @@ def _finish_chunk(call: Call, sid: bytes, header: SessionHeader, start: int) -> 
     ):
         if index in lost:
             continue
-        is_written = mask[position : position + 1] == b"1"
+        verdict = mask[position : position + 1]
+        is_written = verdict == b"1"
+        if verdict == EXPIRED:
+            done.reason = b"expired"
         position += 1
         if record is None:
             continue
@@ -136,6 +146,9 @@ def _finish_chunk(call: Call, sid: bytes, header: SessionHeader, start: int) -> 
         Event(b"drop", done.dropped, sorted(done.told.union(done.removed))),
     )
     leave(call, done.usage, events)
+    # Of a copy that failed nothing left: the block is where it was, or its removal has told why.
+    note_gone(call, done.reason, done.failed if copy is None else ())
+    note_gone(call, b"moved", done.moved)
     if stop < header.count:
         return stop
     if header.inserted < header.count:
@@ -170,6 +183,7 @@ def _end_location(
         done.usage.moved(one.ref, "w", "p", size)
         add_pending(call, call.now_ms, b"f", key, record[at : one.stop])
         done.dropped.append(key)
+        done.failed.append(key)
         return
 
 
@@ -191,6 +205,7 @@ def _end_copy(
     if copy.goes:
         flipped = retire(call, done.usage, key, flipped, source, call.now_ms + copy.delay_ms)
         done.dropped.append(key)
+        done.moved.append(key)
         done.told.add(run_name(record, source.at))
     done.sets[key] = flipped
 
@@ -277,4 +292,4 @@ def fail(call: Call, args: Sequence[bytes]) -> Reply:
         return GONE
     if header.inserted < header.count and args[3] != b"1":
         return AGAIN
-    return [b"OK", _begin(call, sid, header, b"0" * (header.count - len(_losers(call, sid))))]
+    return [b"OK", _begin(call, sid, header, EXPIRED * (header.count - len(_losers(call, sid))))]

@@ -10,6 +10,7 @@
 local WRITING, SERVING, DELETING = 2, 3, 4
 local HEADER = 36           -- bytes of a location's header in a block record
 local STREAM_LENGTH = 4096  -- entries kept in an event stream, approximately
+local GONE_LENGTH = 16384   -- and in the stream of why blocks left
 
 local sub, byte, char, concat, insert, call
 
@@ -154,6 +155,13 @@ local function leave(base, usage, events, runs)
   end
 end
 
+-- Notes why blocks left, for those who ask later (index/gone.py). With an empty reason nobody will.
+local function note_gone(base, reason, keys)
+  if reason ~= '' and #keys > 0 then
+    call('XADD', base .. ':g', 'MAXLEN', '~', GONE_LENGTH, '*', 'w', reason, 'k', concat(keys))
+  end
+end
+
 -- Takes keys out of their runs; a run without keys leaves the recency order.
 -- removed: run name -> set of 8-byte keys.
 local function forget_runs(base, removed)
@@ -186,11 +194,41 @@ end
 
 -- Puts a location on the list of pending deletions.
 -- flags: 'd' deletion of a block; 'w' deletion of a block that was being written; 'f' failed write; 'g' second
--- pass over a failed or removed write, since a late writer may still come; 'o' goes to the orphan list.
+-- pass over a failed or removed write, since a late writer may still come; 'o' goes to the orphan list; 'e' and the
+-- id of a reclaim run (8 bytes): a deletion that this run chose, 'E' once its storage has refused it.
 local function add_pending(base, due_ms, flags, key, entry)
   local member = sub(entry, 6, 13) .. key
   call('ZADD', base .. ':d', due_ms, member)
   call('HSET', base .. ':p', member, flags .. entry)
+end
+
+-- The location of an entry on that list, and the reclaim run that chose it, or nil.
+local function pending_entry(value)
+  local flag = byte(value)
+  if flag == 101 or flag == 69 then return sub(value, 10), sub(value, 2, 9) end -- 'e', 'E'
+  return sub(value, 2), nil
+end
+
+local function hex(bytes) return (string.gsub(bytes, '.', function(c) return string.format('%02x', byte(c)) end)) end
+
+-- What reclaim runs did and what became of it, collected during one call (index/evicting.py):
+-- {tag}:er  <run in hex>:<what> -> blocks, <run in hex>:<what>b -> bytes, with what = m marked, f freed,
+--           x refused by the storage and waiting, o left behind as orphans.
+local function run_accounts()
+  local delta, self = {}, {}
+  function self.add(run, what, count, bytes)
+    local field = hex(run) .. ':' .. what
+    delta[field] = (delta[field] or 0) + count
+    delta[field .. 'b'] = (delta[field .. 'b'] or 0) + bytes
+  end
+  function self.apply(base)
+    for field, amount in pairs(delta) do
+      if amount ~= 0 and call('HINCRBY', base .. ':er', field, string.format('%d', amount)) == 0 then
+        call('HDEL', base .. ':er', field)
+      end
+    end
+  end
+  return self
 end
 
 -- Marks a SERVING location DELETING, due at `due_ms`. Returns the record as it is then, and the location's run.

@@ -182,11 +182,14 @@ local function finish_chunk(base, sid, session, from)
   local stamp, serving, locid = struct.pack('>I6', now), char(SERVING), session.locid
   local filled, flipped, flipped_bytes = 0, 0, 0
   local copy, told = copy_of(base, sid), {}
+  local failed, moved, reason = {}, {}, 'failed'
   for i, key in ipairs(chunk) do
     local index = from + i - 1
     if not lost[index] then
       position = position + 1
-      local success, record = byte(mask, position) == 49, records[i] -- '1'
+      local verdict, record = byte(mask, position), records[i]
+      local success = verdict == 49 -- '1'
+      if verdict == 120 then reason = 'expired' end -- 'x'
       local source = copy and success and record and location_at(record, copy.source(index), SERVING)
       if copy and not source then success = false end
       local status, owner, size, length
@@ -216,6 +219,7 @@ local function finish_chunk(base, sid, session, from)
                 local run
                 sets[filled], run = retire(base, usage, key, sets[filled], source, now + copy.delay)
                 dropped[#dropped + 1], told[run] = key, true
+                moved[#moved + 1] = key
               end
             else
               local entry = sub(record, at, stop)
@@ -231,6 +235,8 @@ local function finish_chunk(base, sid, session, from)
               usage.moved(ref, 'w', 'p', size)
               add_pending(base, now, 'f', key, entry)
               dropped[#dropped + 1] = key
+              -- Of a copy that failed nothing left: the block is where it was, or its removal has told why.
+              if not copy then failed[#failed + 1] = key end
             end
             return true
           end
@@ -244,6 +250,8 @@ local function finish_chunk(base, sid, session, from)
   forget_runs(base, removed)
   for run in pairs(removed) do told[run] = true end
   leave(base, usage, {serve = served, drop = dropped}, {serve = extended, drop = told})
+  note_gone(base, reason, failed)
+  note_gone(base, 'moved', moved)
   if to < session.count then return to end
   if session.inserted < session.count then note_inserted(base, sid, 0, true) end
   session_drop(base, sid)
@@ -317,7 +325,7 @@ register('kvcm_park', function(keys, args)
   return {'OK'}
 end)
 
--- kvcm_fail: ends an OPEN session with all blocks failed: past its deadline, or at once when ARGV[3] = '1'.
+-- kvcm_fail: ends an OPEN session with all blocks failed ('x' in its mask: nobody finished it): past its deadline, or at once when ARGV[3] = '1'.
 -- Returns as kvcm_finish; {'AGAIN'} while there are keys neither inserted nor parked, and they were not given up.
 register('kvcm_fail', function(keys, args)
   local base, sid = keys[1], args[2]
@@ -330,6 +338,6 @@ register('kvcm_fail', function(keys, args)
   local _, lost_count = losers(base, sid)
   session.state = FINISHING
   session_header_set(base, sid, session)
-  call('HSET', base .. ':w', sid .. ':m', string.rep('0', session.count - lost_count))
+  call('HSET', base .. ':w', sid .. ':m', string.rep('x', session.count - lost_count))
   return {'OK', finish_begin(base, sid, session, now)}
 end)

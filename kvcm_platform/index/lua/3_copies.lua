@@ -38,6 +38,7 @@ register('kvcm_shed', function(keys, args)
   if #dropped > 0 then
     call('HSET', base .. ':b', unpack(sets))
     leave(base, usage, {drop = dropped}, {drop = told})
+    note_gone(base, 'moved', dropped)
   end
   return {#dropped, string.format('%d', bytes)}
 end)

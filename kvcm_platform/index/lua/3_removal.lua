@@ -1,8 +1,13 @@
 -- Removal: SERVING / WRITING -> DELETING -> gone, and the list of pending deletions.
 --   {tag}:d  location id + key by due time      {tag}:p  location id + key -> flag + location entry
 
--- kvcm_remove: marks locations DELETING. ARGV: gen, mode, delay ms, begin ms, end ms, packed keys, and with mode
---   'named' the ids of each key's locations that go, one behind the other.
+-- Whether a trim with this mode and span takes a location.
+local function is_in_span(mode, status, time, from, to)
+  return status ~= DELETING and time >= from and time <= to and (status == SERVING or mode ~= 'time')
+end
+
+-- kvcm_remove: marks locations DELETING. ARGV: gen, mode, delay ms, begin ms, end ms, packed keys, why (for those who
+--   ask later, '' = not noted), and with mode 'named' the ids of each key's locations that go, one behind the other.
 --   mode 'all': every location; 'time': SERVING ones written within [begin, end] and, with mode 'until',
 --   also WRITING ones started by then; 'meta': as 'until', but the record goes at once and the bytes leave
 --   the usage: the entry waits for its way to the storage's orphan list.
@@ -24,12 +29,11 @@ register('kvcm_remove', function(keys, args)
     if record then
       local parts, changed = {}, false
       each_location(record, function(at, stop, status, ref)
-        local time = struct.unpack('>I6', sub(record, at + 21, at + 26))
         local wanted = status ~= DELETING
         if mode == 'named' then
-          wanted = wanted and string.find(args[6 + i], sub(record, at + 5, at + 12), 1, true) ~= nil
-        elseif wanted and mode ~= 'all' then
-          wanted = time >= from and time <= to and (status == SERVING or mode ~= 'time')
+          wanted = wanted and string.find(args[7 + i], sub(record, at + 5, at + 12), 1, true) ~= nil
+        elseif mode ~= 'all' then
+          wanted = is_in_span(mode, status, struct.unpack('>I6', record, at + 21), from, to)
         end
         if not wanted then
           parts[#parts + 1] = sub(record, at, stop)
@@ -66,9 +70,27 @@ register('kvcm_remove', function(keys, args)
     if #dels > 0 then call('HDEL', base .. ':b', unpack(dels)) end
     forget_runs(base, removed)
     leave(base, usage, {drop = dropped}, {drop = touched})
+    note_gone(base, args[7], dropped)
   end
   return {count, string.format('%d', bytes)}
 end)
+
+-- kvcm_trim_count: what a trim would take, a part of the shard at a time. ARGV: mode, begin ms, end ms, cursor, how many
+-- blocks to look at, about. Returns {next cursor ('0' at the end), packed (key 8, storage ref 3, bytes 6) of each
+-- location}; while the server resizes its table a key may come twice.
+register('kvcm_trim_count', function(keys, args)
+  local mode, from, to, rows = args[1], tonumber(args[2]), tonumber(args[3]), {}
+  local page = call('HSCAN', keys[1] .. ':b', args[4], 'COUNT', args[5])
+  for i = 1, #page[2], 2 do
+    local key, record = page[2][i], page[2][i + 1]
+    each_location(record, function(at, _, status)
+      if is_in_span(mode, status, struct.unpack('>I6', record, at + 21), from, to) then
+        rows[#rows + 1] = key .. sub(record, at + 2, at + 4) .. sub(record, at + 15, at + 20)
+      end
+    end)
+  end
+  return {page[1], concat(rows)}
+end, {'no-writes'})
 
 -- kvcm_due: pending deletions that are due. ARGV: limit. Returns {now, member, value, member, value, …}.
 register('kvcm_due', function(keys, args)
@@ -85,23 +107,27 @@ register('kvcm_due', function(keys, args)
   return reply
 end, {'no-writes'})
 
--- kvcm_deleted: the objects of these deletions are gone from the storage. ARGV: gen, second-pass delay ms, then
+-- kvcm_deleted: these deletions are over. ARGV: gen, second-pass delay ms, '1' when their objects stay as orphans, then
 -- flag + member as kvcm_due gave them: one whose flag changed since was dealt with by another.
 -- What was being written ('f', 'w') is freed once more after the longest write timeout ('g').
 register('kvcm_deleted', function(keys, args)
   local base = keys[1]
   local refused = enter(base, args[1])
   if refused then return refused end
-  local again = now_ms() + tonumber(args[2])
-  local usage, removed, count = usage_delta(), {}, 0
-  for i = 3, #args do
+  local again, end_of_run = now_ms() + tonumber(args[2]), args[3] == '1' and 'o' or 'f'
+  local usage, accounts, removed, count = usage_delta(), run_accounts(), {}, 0
+  for i = 4, #args do
     local flag, member = sub(args[i], 1, 1), sub(args[i], 2)
     local value = call('HGET', base .. ':p', member)
     if value and sub(value, 1, 1) == flag then
       count = count + 1
-      local entry = sub(value, 2)
-      local _, _, ref = struct.unpack('>BBI3', entry)
-      if flag == 'd' or flag == 'f' or flag == 'w' then usage.moved(ref, 'p', nil, size_at(entry, 1)) end
+      local entry, run = pending_entry(value)
+      local size, _, _, ref = size_at(entry, 1), struct.unpack('>BBI3', entry)
+      if run then
+        accounts.add(run, end_of_run, 1, size)
+        if flag == 'E' then accounts.add(run, 'x', -1, -size) end
+      end
+      if run or flag == 'd' or flag == 'f' or flag == 'w' then usage.moved(ref, 'p', nil, size) end
       if flag == 'f' or flag == 'w' then
         call('HSET', base .. ':p', member, 'g' .. entry)
         call('ZADD', base .. ':d', again, member)
@@ -109,7 +135,7 @@ register('kvcm_deleted', function(keys, args)
         call('HDEL', base .. ':p', member)
         call('ZREM', base .. ':d', member)
       end
-      if flag == 'd' or flag == 'w' then
+      if run or flag == 'd' or flag == 'w' then
         local locid, key = sub(member, 1, 8), sub(member, 9)
         local record = call('HGET', base .. ':b', key)
         if record then
@@ -132,16 +158,28 @@ register('kvcm_deleted', function(keys, args)
   if count > 0 then
     forget_runs(base, removed)
     leave(base, usage)
+    accounts.apply(base)
   end
   return count
 end)
 
 -- kvcm_postpone: these could not be deleted yet. ARGV: gen, delay ms, flag + member …
 register('kvcm_postpone', function(keys, args)
-  local refused = enter(keys[1], args[1])
+  local base = keys[1]
+  local refused = enter(base, args[1])
   if refused then return refused end
-  local due = now_ms() + tonumber(args[2])
-  for i = 3, #args do call('ZADD', keys[1] .. ':d', 'XX', due, sub(args[i], 2)) end
+  local due, accounts = now_ms() + tonumber(args[2]), run_accounts()
+  for i = 3, #args do
+    local member = sub(args[i], 2)
+    call('ZADD', base .. ':d', 'XX', due, member)
+    local value = byte(args[i]) == 101 and call('HGET', base .. ':p', member) -- 'e'
+    if value and byte(value) == 101 and #value > 9 + HEADER then
+      local entry, run = pending_entry(value)
+      call('HSET', base .. ':p', member, 'E' .. sub(value, 2))
+      accounts.add(run, 'x', 1, size_at(entry, 1))
+    end
+  end
+  accounts.apply(base)
   return #args - 2
 end)
 
