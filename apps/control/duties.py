@@ -23,6 +23,7 @@ from apps.control.services.purge import purge
 from apps.control.services.reconcile import reconcile
 from apps.instances.services import instances_note_seen
 from apps.storages.services import departures_settle
+from apps.usage.services import Sampler
 from kvcm_platform.core.registry import Registry
 from kvcm_platform.index import duties as index_duties
 from kvcm_platform.index import heartbeat, keyspace
@@ -36,6 +37,7 @@ DUTIES_SECONDS = 0.2
 HEARTBEAT_SECONDS = 1.0
 SEEN_SECONDS = 10.0
 REPORTS_SECONDS = 1.0
+SAMPLE_SECONDS = 1.0
 WAKE_BLOCK_MS = 200
 COMPLAIN_SECONDS = 10.0
 
@@ -51,6 +53,7 @@ class Duties:
         self._wake_id = b"$"
         self._requests: dict[str, int] = {}
         self._life = LifeKeeper(leader, executor)
+        self._sampler = Sampler()
 
     async def run(self) -> None:
         """Runs all loops until cancelled."""
@@ -60,6 +63,7 @@ class Duties:
             tasks.create_task(self._every(DUTIES_SECONDS, "duties", self.look_for_work))
             tasks.create_task(self._every(HEARTBEAT_SECONDS, "heartbeat", self._beat))
             tasks.create_task(self._every(SEEN_SECONDS, "last seen", self.note_seen))
+            tasks.create_task(self._every(SAMPLE_SECONDS, "usage history", self.sample_usage))
             tasks.create_task(self._every(0.0, "wake", self._follow_wake))
             tasks.create_task(self._every(REPORTS_SECONDS, "reclaim reports", self.take_reports))
             tasks.create_task(self._life.run())
@@ -147,6 +151,13 @@ class Duties:
         """What reclaimers report, those of metadata processes among them, goes on record."""
         if self._leader.is_leader:
             reports_ingest(client=index_client())
+
+    def sample_usage(self) -> None:
+        """Of what is held and done there is one history, written by the node that leads."""
+        if self._leader.is_leader:
+            self._sampler.step(figures_client())
+        else:
+            self._sampler.stop()
 
     def note_seen(self) -> None:
         """Instances whose request counter moved since the last look were there in between."""

@@ -25,7 +25,7 @@ from kvcm_platform.settings.env import Env
 log = structlog.get_logger(__name__)
 GRACE_SECONDS = 3.0
 CALL_THREADS = 8
-DUTY_THREADS = 8
+DUTY_THREADS = 9
 
 
 class ControlProcess:

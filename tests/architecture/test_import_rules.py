@@ -27,11 +27,12 @@ OFFENCES = {
     "apps/storages/selectors.py": "import apps.storages.services\nimport rest_framework\n",
     # 5b.
     "apps/common/offence.py": "import apps.instances.selectors\n",
-    # 5c to 5j.
+    # 5c to 5k.
     "apps/health/offence.py": "".join(
         f"import apps.{app}.models\n"
         for app in (
             *("accounts", "audit", "storages", "instances", "common", "alerts", "copies", "capacity"),
+            "usage",
         )
     ),
 }

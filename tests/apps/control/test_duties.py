@@ -21,6 +21,7 @@ from apps.control.services.reconcile import reconcile
 from apps.instances.models import Instance
 from apps.instances.services import instance_remove
 from apps.storages.services import storage_remove
+from apps.usage.models import Series
 from kvcm_platform.core.reclaim.runs import RunReport, RunState, Trigger
 from kvcm_platform.core.registry import MigrationPolicy
 from kvcm_platform.index import keyspace, leaving
@@ -234,3 +235,8 @@ def test_reports_of_reclaimers_go_on_record(control: Control, index: redis.Redis
     report = RunReport("00000000000000a1", "chat", Trigger.QUOTA, RunState.CHOOSING, "lru", "group_lru")
     index.xadd(keyspace.RECLAIM_REPORTS, {"d": json.dumps(report.to_dict())})
     eventually(lambda: ReclaimRun.objects.filter(run_id=report.id, state="choosing").exists())
+
+
+def test_the_leader_keeps_the_usage_history(control: Control) -> None:
+    make_group()
+    eventually(lambda: Series.objects.filter(kind="group", name="chat").exists(), seconds=20)

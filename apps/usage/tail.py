@@ -1,0 +1,120 @@
+"""What was done, out of the stream of facts: summed by the second, each entry once.
+
+A second is that of the entry's id, which Redis gave it: ids only rise, so a position in the stream is a
+position in time, whatever the clocks of processes say.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+import redis
+import structlog
+
+from apps.usage.choices import PLATFORM, Kind, SeriesKey
+from apps.usage.points import Amounts, Levels, add_buckets, is_bucket_count
+from kvcm_platform.core.registry import InstanceEntry, Registry
+from kvcm_platform.index import keyspace
+from kvcm_platform.index.facts import Facts, decode
+
+log = structlog.get_logger(__name__)
+_ENTRIES_A_READ = 1000
+_READS_AT_MOST = 25
+"""The stream holds 20,000 entries; what comes meanwhile waits for the next look."""
+
+LevelsOf = Callable[[SeriesKey], Levels | None]
+
+
+@dataclass(slots=True)
+class Second:
+    """What the entries of one second say, and the id of the newest of them ("" = there is none)."""
+
+    last_id: str = ""
+    amounts: dict[SeriesKey, Amounts] = field(default_factory=lambda: defaultdict(Amounts))
+
+
+class FactsTail:
+    """Reads on from `position`, the id of an entry that is counted already."""
+
+    def __init__(self, position: str) -> None:
+        self._read_id = position
+        self._known: dict[str, InstanceEntry] = {}
+
+    def follow(
+        self,
+        client: redis.Redis,
+        registry: Registry,
+        levels_of: LevelsOf,
+        seconds: Mapping[int, Second],
+        *,
+        first: int,
+        last: int,
+    ) -> None:
+        """Add what is new to `seconds`, a mapping that makes its values.
+
+        Entries from before `first`, of which the points are written, count for it; those from after
+        `last` (a server whose clock is ahead) for that. Raises redis.RedisError.
+        """
+        self._known.update(registry.instances)
+        for _ in range(_READS_AT_MOST):
+            entries = client.xrange(keyspace.FACTS, min=f"({self._read_id}", count=_ENTRIES_A_READ)
+            for raw_id, fields in entries:
+                entry_id = raw_id.decode()
+                at = min(max(int(entry_id.partition("-")[0]) // 1000, first), last)
+                second = seconds[at]
+                self._add(second, decode(fields), levels_of)
+                self._read_id = second.last_id = entry_id
+            if len(entries) < _ENTRIES_A_READ:
+                return
+
+    def _add(self, second: Second, facts: Facts, levels_of: LevelsOf) -> None:
+        for instance_id in facts.instances.keys() | facts.latencies.keys():
+            entry = self._known.get(instance_id)
+            amounts = self._amounts(entry, instance_id, facts, levels_of)
+            for key in _keys(entry):
+                second.amounts[key].add(amounts)
+
+    def _amounts(
+        self, entry: InstanceEntry | None, instance_id: str, facts: Facts, levels_of: LevelsOf
+    ) -> Amounts:
+        counts = facts.instances.get(instance_id, {})
+        tokens = 0 if entry is None or entry.has_values else entry.block_size
+        written = counts.get("written_blocks", 0)
+        amounts = Amounts(
+            requests=counts.get("requests", 0),
+            requested_blocks=counts.get("requested_blocks", 0),
+            hit_blocks=counts.get("hit_blocks", 0),
+            requested_tokens=counts.get("requested_blocks", 0) * tokens,
+            hit_tokens=counts.get("hit_blocks", 0) * tokens,
+            written_blocks=written,
+            written_bytes=written * _block_bytes(entry, levels_of),
+            removed_blocks=counts.get("removed_blocks", 0),
+            write_refused=counts.get("write_refused", 0),
+            quota_refused=counts.get("quota_refused", 0),
+            failed_blocks=counts.get("failed_blocks", 0),
+        )
+        for kind, mine in (("read", amounts.read_us), ("write", amounts.write_us)):
+            buckets = facts.latencies.get(instance_id, {}).get(kind, ())
+            if is_bucket_count(buckets):
+                add_buckets(mine, buckets)
+        return amounts
+
+
+def _keys(entry: InstanceEntry | None) -> list[SeriesKey]:
+    """Whose history gets it; of an instance that nobody knows any more the platform's alone."""
+    if entry is None:
+        return [PLATFORM]
+    instance = SeriesKey(Kind.INSTANCE, entry.instance_id, entry.group)
+    return [PLATFORM, SeriesKey(Kind.GROUP, entry.group), instance]
+
+
+def _block_bytes(entry: InstanceEntry | None, levels_of: LevelsOf) -> int:
+    """The mean size of what it holds; before it holds anything that of a block with all its parts."""
+    if entry is None:
+        return 0
+    levels = levels_of(SeriesKey(Kind.INSTANCE, entry.instance_id, entry.group))
+    if levels is not None and levels.blocks:
+        return (levels.writing_bytes + levels.serving_bytes) // levels.blocks
+    return sum(spec.size for spec in entry.location_spec_infos)

@@ -1,0 +1,31 @@
+"""The history over PostgreSQL: the same tests, with the upserts and locks of another database."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support.postgres import running_postgres
+
+HERE = Path(__file__).resolve().parent
+FILES = ("test_sampler.py", "test_rollup.py")
+
+
+@pytest.mark.timeout(240)
+def test_the_same_over_postgres() -> None:
+    with running_postgres() as folder:
+        url = f"postgresql://postgres@/postgres?host={folder / 'postgres'}"
+        run = subprocess.run(
+            [sys.executable, "-m", "pytest", "-q", *(str(HERE / name) for name in FILES)],
+            cwd=HERE.parents[2],
+            env={**os.environ, "DATABASE_URL": url},
+            capture_output=True,
+            text=True,
+            timeout=200,
+            check=False,
+        )
+    assert run.returncode == 0, run.stdout[-5000:]
