@@ -1,23 +1,25 @@
-"""Finishes deletions: from the list of pending ones to freed space (DESIGN 4.1, 4.4).
+"""Pending deletions, the lists that they are on, and who frees their objects (DESIGN 4.1, 4.4).
 
 Crash order: the DELETING mark is durable before an object goes, the object goes before its
-metadata. Every step may be repeated.
+metadata. Every step may be repeated. `core.executor` carries them out.
 """
 
 from __future__ import annotations
 
-import asyncio
-import random
-from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from .back_off import BackOff
 from .uris import DataUri
 
-RETRY_MS = 5000
-RETRY_JITTER_MS = 5000
 UNKNOWN_STORAGE = "the storage is not configured"
+
+
+class ObjectRefused(str):
+    """Why one object cannot be freed, whatever its storage does with others."""
+
+    __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,10 +49,24 @@ class PendingDeletion:
         return all(item.is_second_pass for item in self.objects)
 
 
+@dataclass(frozen=True, slots=True)
+class FreedSlots:
+    """Slots of one file whose space was given back."""
+
+    file: str
+    slots_in_file: int
+    slots: tuple[int, ...]
+    is_second_pass: bool = False
+
+
 class PendingList(Protocol):
     """The pending deletions of one shard (index.pending.RedisPending)."""
 
     async def due(self, limit: int) -> list[PendingDeletion]: ...
+
+    async def aside(self, storage_number: int, limit: int) -> list[PendingDeletion]:
+        """What was set aside for a storage, oldest first."""
+        ...
 
     async def durable(self) -> None:
         """Returns when everything written so far would survive a crash of the server."""
@@ -60,6 +76,10 @@ class PendingList(Protocol):
 
     async def postpone(self, handles: Sequence[bytes], delay_ms: int) -> None: ...
 
+    async def set_aside(self, handles: Sequence[bytes], storage_number: int) -> None:
+        """Until somebody asks for them again: they are in nobody's way meanwhile."""
+        ...
+
     async def orphan(self, deletions: Sequence[PendingDeletion]) -> None:
         """Puts them on the orphan list of their storage: they are over, and their objects stay."""
         ...
@@ -68,14 +88,27 @@ class PendingList(Protocol):
 class Deleter(Protocol):
     """Frees objects of one storage (kvcm_platform.duties wires it to storage.backend)."""
 
-    async def delete(self, objects: Sequence[PendingObject]) -> list[str]: ...
+    async def delete(self, objects: Sequence[PendingObject]) -> list[str]:
+        """One reason per object, "" where it is gone; an ObjectRefused says nothing about the storage."""
+        ...
 
     async def settled(self, objects: Sequence[PendingObject]) -> None: ...
 
 
+class BackOffs(Protocol):
+    """How long storages are left alone, kept outside of the process (index.back_offs)."""
+
+    async def read(self, storage_number: int) -> BackOff: ...
+
+    async def write(self, storage_number: int, back_off: BackOff) -> None: ...
+
+
 @dataclass(slots=True)
 class DeletionReport:
-    """`deleted_on` = deletions by number of their storage, `refused_on` = why there was one that failed."""
+    """`postponed` counts what stays on its list, each time that it is put off.
+
+    `deleted_on` = deletions by number of their storage, `refused_on` = why there was one that failed.
+    """
 
     deleted: int = 0
     orphaned: int = 0
@@ -83,77 +116,3 @@ class DeletionReport:
     reasons: dict[str, int] = field(default_factory=dict)
     deleted_on: dict[int, int] = field(default_factory=dict)
     refused_on: dict[int, str] = field(default_factory=dict)
-
-
-async def delete_due(
-    pending: PendingList, deleter_of: Callable[[int], Deleter | str], limit: int, report: DeletionReport
-) -> int:
-    """Deals with up to `limit` due deletions of a shard; returns how many it took from the list.
-
-    `deleter_of` gives a storage's deleter, or the reason why it cannot be used now: its list is
-    kept and tried again. A storage that is not configured any more leaves orphans.
-    """
-    taken = await pending.due(limit)
-    if not taken:
-        return 0
-    await pending.durable()
-    by_storage: dict[int, list[PendingDeletion]] = defaultdict(list)
-    for deletion in taken:
-        by_storage[deletion.storage_number].append(deletion)
-    await asyncio.gather(
-        *(
-            _delete_on(pending, deleter_of(number), deletions, report)
-            for number, deletions in by_storage.items()
-        )
-    )
-    return len(taken)
-
-
-async def _delete_on(
-    pending: PendingList, deleter: Deleter | str, deletions: list[PendingDeletion], report: DeletionReport
-) -> None:
-    orphans: list[PendingDeletion] = []
-    rest: list[PendingDeletion] = []
-    settled: list[PendingDeletion] = []
-    for deletion in deletions:
-        if deletion.is_orphan:
-            orphans.append(deletion)
-        elif deleter != UNKNOWN_STORAGE:
-            rest.append(deletion)
-        else:
-            # What was freed once is no orphan: only a late writer may have left something.
-            (settled if deletion.is_second_pass else orphans).append(deletion)
-    if settled:
-        await pending.done([d.handle for d in settled])
-    if orphans:
-        await pending.orphan(orphans)
-        report.orphaned += len(orphans)
-    if not rest:
-        return
-    if isinstance(deleter, str):
-        reasons = [deleter] * len(rest)
-    else:
-        reasons = await _delete_objects(deleter, rest)
-    gone = [d for d, reason in zip(rest, reasons, strict=True) if not reason]
-    kept = [d for d, reason in zip(rest, reasons, strict=True) if reason]
-    if gone:
-        await pending.done([d.handle for d in gone])
-        report.deleted += len(gone)
-        number = gone[0].storage_number
-        report.deleted_on[number] = report.deleted_on.get(number, 0) + len(gone)
-        if not isinstance(deleter, str):
-            await deleter.settled([item for d in gone for item in d.objects])
-    if kept:
-        delay_ms = RETRY_MS + random.randrange(RETRY_JITTER_MS)  # noqa: S311
-        await pending.postpone([d.handle for d in kept], delay_ms)
-        report.postponed += len(kept)
-        report.refused_on[kept[0].storage_number] = next(filter(None, reasons))
-        for reason in filter(None, reasons):
-            report.reasons[reason] = report.reasons.get(reason, 0) + 1
-
-
-async def _delete_objects(deleter: Deleter, deletions: Sequence[PendingDeletion]) -> list[str]:
-    """One reason per deletion: that of its first object that could not be freed."""
-    flat = [item for deletion in deletions for item in deletion.objects]
-    answers = iter(await deleter.delete(flat))
-    return [next(filter(None, [next(answers) for _ in deletion.objects]), "") for deletion in deletions]

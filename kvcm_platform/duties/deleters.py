@@ -5,11 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from kvcm_platform.core.deletion import UNKNOWN_STORAGE, Deleter, PendingObject
+import structlog
+from redis.exceptions import RedisError
+
+from kvcm_platform.core.deletion import UNKNOWN_STORAGE, Deleter, ObjectRefused, PendingObject
 from kvcm_platform.duties.session import IndexSession
 from kvcm_platform.index.pending import RedisRangeLedger, RedisSlotLedger
 from kvcm_platform.storage.backend import DataStorageBackend, FreedObject, Ledgers
 from kvcm_platform.storage.registry import backend_for
+
+log = structlog.get_logger(__name__)
+
+MOST_FAILURES = 16
+"""After so many objects in a row that make a backend fail no further one is tried."""
 
 
 @dataclass(slots=True)
@@ -19,7 +27,24 @@ class BackendDeleter:
     backend: DataStorageBackend
 
     async def delete(self, objects: Sequence[PendingObject]) -> list[str]:
-        return await self.backend.delete(_freed(objects))
+        try:
+            return await self.backend.delete(_freed(objects))
+        except RedisError:
+            raise
+        except Exception as error:
+            log.exception("a storage's backend failed", storage=self.backend.entry.name)
+            if len(objects) == 1:
+                return [ObjectRefused(f"{type(error).__name__}: {error}")]
+            return await self._one_by_one(objects)
+
+    async def _one_by_one(self, objects: Sequence[PendingObject]) -> list[str]:
+        """One that makes the backend fail must not keep the others; where all do, the storage refuses."""
+        reasons: list[str] = []
+        for at, item in enumerate(objects):
+            reasons += await self.delete([item])
+            if at + 1 == MOST_FAILURES and all(reasons):
+                return [str(reasons[0])] * len(objects)
+        return reasons
 
     async def settled(self, objects: Sequence[PendingObject]) -> None:
         await self.backend.settled(_freed(objects))

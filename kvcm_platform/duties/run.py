@@ -6,24 +6,24 @@ fails is reported and does not keep the others waiting.
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
 import structlog
 
-from kvcm_platform.core.deletion import DeletionReport, delete_due
+from kvcm_platform.core.deletion import DeletionReport
 from kvcm_platform.core.registry import InstanceEntry
 from kvcm_platform.core.removal import MIN_DELETE_DELAY_MS
 from kvcm_platform.duties.clearing import Clearing
-from kvcm_platform.duties.deleters import Deleters
+from kvcm_platform.duties.deletions import Deletions
 from kvcm_platform.duties.lease import lease_keep
 from kvcm_platform.duties.session import IndexSession
 from kvcm_platform.duties.verify import Verification
 from kvcm_platform.index import keyspace, leaving, pools, sweeps, tickets, trims
 from kvcm_platform.index.connection import Fenced
-from kvcm_platform.index.late_deletions import late_note
-from kvcm_platform.index.pending import QUARANTINE_MS, RedisPending
+from kvcm_platform.index.pending import QUARANTINE_MS
 from kvcm_platform.index.shards import shards_of
 
 log = structlog.get_logger(__name__)
@@ -32,7 +32,8 @@ RUN_SECONDS = 20.0
 """A run ends after this long; what is left is due again at once."""
 SWEEP_SECONDS = 1.0
 """Expired sessions do not wait for long deletions (expiry takes effect within 2 s, WIRE.md A)."""
-DELETE_BATCH = 512
+DELETE_BATCH = 16_384
+"""Deletions of a shard behind one wait for the server's log, which is written about once a second."""
 
 
 @dataclass(slots=True)
@@ -188,34 +189,21 @@ class DutyRun:
         return is_gone
 
     async def _delete(self) -> None:
-        deleters = Deleters(self._session)
-
-        async def delete(entry: InstanceEntry) -> int:
-            taken = [
-                await delete_due(
-                    RedisPending(self._index, shard, self._quarantine_ms),
-                    *(deleters.of, self._batch, self.report.deletions),
-                )
-                for shard in shards_of(entry)
-            ]
-            return max(taken)
-
+        """Meanwhile sessions expire and the lease is kept, whatever a storage takes."""
+        deletions = Deletions(
+            self._session, self._deadline, self._batch, self._quarantine_ms, self.report.deletions
+        )
+        work = asyncio.create_task(deletions.run())
         try:
-            waiting = self._session.instances
-            while waiting and time.monotonic() < self._deadline:
-                still = []
-                for entry in waiting:
-                    if await self._each(entry, delete) == self._batch:
-                        still.append(entry)
-                    await self._sweep()
+            while not work.done():
+                await asyncio.wait([work], timeout=SWEEP_SECONDS / 4)
+                await self._sweep()
                 await self._index.pusher.flush()
-                waiting = still
-            deletions = self.report.deletions
-            await late_note(
-                self._index.connection, refused=deletions.refused_on, deleted=deletions.deleted_on
-            )
+            await work
         finally:
-            await deleters.close()
+            work.cancel()
+            await asyncio.gather(work, return_exceptions=True)
+            self.report.failures += deletions.failures
 
 
 async def duties_run(

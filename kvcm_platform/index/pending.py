@@ -6,22 +6,24 @@ from collections.abc import Sequence
 
 import structlog
 from google.protobuf.message import DecodeError
-from redis.exceptions import RedisError
 
-from kvcm_platform.core.deletion import PendingDeletion, PendingObject
+from kvcm_platform.core.deletion import FreedSlots, PendingDeletion, PendingObject
 from kvcm_platform.core.uris import parse_uri
 from kvcm_platform.core.writes import MAX_WRITE_TIMEOUT
 
 from . import codec, keyspace, pools
-from .connection import Connection, IndexUnavailable
+from .connection import Connection
+from .durability import Durability
 from .redis_index import RedisIndex
 from .shards import ShardRef
 
 QUARANTINE_MS = MAX_WRITE_TIMEOUT * 1000
 """Failed writes are freed once more after so long, at least: a late writer may still come."""
-DURABLE_MS = 3000
 CHUNK = 128
+READ_CHUNK = 512
 UNREADABLE_MS = 600_000
+ASIDE = 1 << 43
+"""Later than any time in ms: what is set aside lies behind it, each storage in a step of its own."""
 _SERVED = frozenset({b"d", b"e", b"E", b"o"})
 """Flags of entries whose write was finished (lua/1_common.lua)."""
 
@@ -54,47 +56,53 @@ def decode(member: bytes, value: bytes) -> PendingDeletion:
 
 
 class RedisPending:
-    def __init__(self, index: RedisIndex, shard: ShardRef, quarantine_ms: int = QUARANTINE_MS) -> None:
-        """`quarantine_ms`: how long after its first freeing the place of a failed write is freed again."""
+    def __init__(
+        self,
+        index: RedisIndex,
+        shard: ShardRef,
+        quarantine_ms: int = QUARANTINE_MS,
+        durability: Durability | None = None,
+    ) -> None:
+        """`quarantine_ms`: how long after its first freeing the place of a failed write is freed again.
+
+        `durability` is shared by the shards that one run looks after.
+        """
         self._index = index
         self._shard = shard
         self._quarantine_ms = quarantine_ms
+        self._durability = durability or Durability(index.connection)
 
     async def due(self, limit: int) -> list[PendingDeletion]:
-        reply = await self._index.connection.call("FCALL", "kvcm_due", 1, self._shard.base, limit)
+        found: list[PendingDeletion] = []
+        for skip in range(0, limit, READ_CHUNK):
+            count = min(READ_CHUNK, limit - skip)
+            # What cannot be read is put off, so the next part may begin a little behind where this one ended.
+            read = await self._read("kvcm_due", count, skip)
+            found += await self._decoded(read)
+            if len(read) < count:
+                break
+        return found
+
+    async def aside(self, storage_number: int, limit: int) -> list[PendingDeletion]:
+        return await self._decoded(await self._read("kvcm_aside", storage_number, min(limit, READ_CHUNK)))
+
+    async def _read(self, function: str, *args: int) -> list[tuple[bytes, bytes]]:
+        reply = await self._index.connection.call("FCALL", function, 1, self._shard.base, *args)
+        return list(zip(reply[1::2], reply[2::2], strict=True))
+
+    async def _decoded(self, pairs: Sequence[tuple[bytes, bytes]]) -> list[PendingDeletion]:
         found = []
-        for member, value in zip(reply[1::2], reply[2::2], strict=True):
+        for member, value in pairs:
             try:
                 found.append(decode(member, value))
             except (ValueError, IndexError, StopIteration, DecodeError) as error:
                 # One that cannot be read must not keep the others waiting.
                 log.error("a pending deletion cannot be read", member=member.hex(), reason=str(error))
-                await self.postpone([value[:1] + member], UNREADABLE_MS)
+                await self.postpone([(value[:1] or b"?") + member], UNREADABLE_MS)
         return found
 
     async def durable(self) -> None:
-        """WAITAOF covers the writes of the connection that asks, so a write comes first.
-
-        A server without AOF was set up to forget: there is nothing to wait for.
-        """
-        base, connection = self._shard.base, self._index.connection
-        try:
-            _, (local, _) = await connection.pipeline(
-                [
-                    ("HSET", keyspace.durable(base), "at", connection.now_ms()),
-                    ("WAITAOF", 1, 0, DURABLE_MS),
-                ],
-                timeout=DURABLE_MS / 1000 + 2,
-                at=base,
-            )
-        except IndexUnavailable:
-            raise
-        except RedisError as error:
-            if "appendonly is disabled" in str(error):
-                return
-            raise
-        if local < 1:
-            raise IndexUnavailable("the server's log was not written in time")
+        await self._durability.wait(self._shard.base)
 
     async def done(self, handles: Sequence[bytes]) -> None:
         await self._over(handles, is_orphaned=False)
@@ -111,6 +119,9 @@ class RedisPending:
         for at in range(0, len(handles), CHUNK):
             await self._index.function("kvcm_postpone", self._shard.base, delay_ms, *handles[at : at + CHUNK])
 
+    async def set_aside(self, handles: Sequence[bytes], storage_number: int) -> None:
+        await self.postpone(handles, (storage_number + 1) * ASIDE)
+
     async def orphan(self, deletions: Sequence[PendingDeletion]) -> None:
         for deletion in deletions:
             member = self._shard.base.encode() + deletion.handle[1:]
@@ -121,6 +132,16 @@ class RedisPending:
         await self._over([deletion.handle for deletion in deletions], is_orphaned=True)
 
 
+async def set_aside_of(index: RedisIndex, shards: Sequence[ShardRef]) -> dict[int, list[ShardRef]]:
+    """The storages for which anything is set aside, by number, and in which of the shards."""
+    commands = [("FCALL", "kvcm_asides", 1, shard.base) for shard in shards]
+    found: dict[int, list[ShardRef]] = {}
+    for shard, numbers in zip(shards, await index.connection.pipeline(commands), strict=True):
+        for number in numbers:
+            found.setdefault(number, []).append(shard)
+    return found
+
+
 class RedisSlotLedger:
     """Freed slots of the files of one storage."""
 
@@ -128,13 +149,17 @@ class RedisSlotLedger:
         self._connection = connection
         self._base = keyspace.storage(storage_number)
 
-    async def free(
-        self, file: str, slots_in_file: int, slots: Sequence[int], *, is_second_pass: bool
-    ) -> bool:
-        reply = await self._connection.call(
-            *("FCALL", "kvcm_slots_free", 1, self._base, file, slots_in_file, int(is_second_pass)), *slots
+    async def free(self, freed: Sequence[FreedSlots]) -> list[bool]:
+        replies = await self._connection.pipeline(
+            [
+                (
+                    *("FCALL", "kvcm_slots_free", 1, self._base, one.file, one.slots_in_file),
+                    *(int(one.is_second_pass), *one.slots),
+                )
+                for one in freed
+            ]
         )
-        return bool(reply == 1)
+        return [reply == 1 for reply in replies]
 
     async def forget(self, files: Sequence[str]) -> None:
         for at in range(0, len(files), CHUNK):

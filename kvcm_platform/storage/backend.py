@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from kvcm_platform.core.deletion import FreedSlots
 from kvcm_platform.core.registry import StorageEntry
 from kvcm_platform.core.uris import DataUri, object_name
 
@@ -102,10 +103,8 @@ class StoredObject:
 class SlotLedger(Protocol):
     """Which slots of shared files are freed; kept outside the process (index.pending.RedisSlotLedger)."""
 
-    async def free(
-        self, file: str, slots_in_file: int, slots: Sequence[int], *, is_second_pass: bool
-    ) -> bool:
-        """Notes freed slots, again and again if need be; True when the whole file is free."""
+    async def free(self, freed: Sequence[FreedSlots]) -> list[bool]:
+        """Notes freed slots, again and again if need be; True for each file that is wholly free."""
         ...
 
     async def forget(self, files: Sequence[str]) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import ctypes
 import errno
 import os
+from collections.abc import Iterable
 
 FALLOC_FL_KEEP_SIZE = 0x01
 FALLOC_FL_PUNCH_HOLE = 0x02
@@ -24,24 +25,44 @@ class UnsafePath(ValueError):
     """A path that does not stay under its storage's root."""
 
 
+class Folders:
+    """Which paths lie under a root; remembers the folders that it looked at, so keep none for long."""
+
+    def __init__(self, root: str) -> None:
+        self._root = root
+        self._real_root = os.path.realpath(root)
+        self._safe: set[str] = set()
+
+    def require(self, path: str) -> None:
+        """Raises UnsafePath for `..`, for another root, and for folders that lead out through a link."""
+        if not path.startswith(self._root) or any(part in {"..", "."} for part in path.split("/")):
+            raise UnsafePath(f"{path} is not under {self._root}")
+        folder = os.path.dirname(path)
+        if folder in self._safe:
+            return
+        real = os.path.realpath(folder)
+        if real != self._real_root and not real.startswith(self._real_root.rstrip("/") + "/"):
+            raise UnsafePath(f"{path} leads out of {self._root}")
+        self._safe.add(folder)
+
+
 def checked(root: str, path: str) -> str:
     """`path`, when it lies under `root` by name and, where its folder exists, in truth.
 
     Raises UnsafePath for `..`, for another root, and for folders that lead out through a link.
     """
-    if not path.startswith(root) or any(part in {"..", "."} for part in path.split("/")):
-        raise UnsafePath(f"{path} is not under {root}")
-    real_root = os.path.realpath(root)
-    folder = os.path.realpath(os.path.dirname(path))
-    if folder != real_root and not folder.startswith(real_root.rstrip("/") + "/"):
-        raise UnsafePath(f"{path} leads out of {root}")
+    Folders(root).require(path)
     return path
 
 
 def punch(path: str, offset: int, size: int) -> None:
-    """Gives the space of one slot back; the file keeps its length. A missing file is fine.
+    punch_all(path, [(offset, size)])
 
-    Where the file system cannot punch holes the space comes back with the whole file.
+
+def punch_all(path: str, slots: Iterable[tuple[int, int]]) -> None:
+    """Gives the space of slots (offset, bytes) back; the file keeps its length. A missing file is fine.
+
+    Where the file system cannot punch holes the space comes back with the whole file. Raises OSError.
     """
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_NOFOLLOW)
@@ -49,10 +70,11 @@ def punch(path: str, offset: int, size: int) -> None:
         return
     try:
         mode = FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE
-        if _libc.fallocate(descriptor, mode, offset, size) != 0:
-            number = ctypes.get_errno()
-            if number not in _NO_PUNCH:
-                raise OSError(number, os.strerror(number), path)
+        for offset, size in slots:
+            if _libc.fallocate(descriptor, mode, offset, size) != 0:
+                number = ctypes.get_errno()
+                if number not in _NO_PUNCH:
+                    raise OSError(number, os.strerror(number), path)
     finally:
         os.close(descriptor)
 

@@ -19,12 +19,16 @@ from kvcm_platform.core.uris import MARKER, DataUri, file_root
 
 from . import files, marker
 from .backend import Capabilities, FreedObject, Ledgers, ProbeOrder, ProbeResult, StoredObject
+from .freeing import FileWork, free_slots, unlink_files
 from .walk import FoundFile, stored_files
 
 CAPABILITIES = Capabilities(needs_mount=True, has_slot_files=True, can_punch_holes=True, has_capacity=True)
 
 THREADS = 4
+"""Operations on one storage at a time."""
 ANSWER_SECONDS = 10.0
+STEP_FILES = 64
+"""Files that are freed in one go in a thread."""
 WALK_BATCH = 512
 """Files that a walk looks at in one go in a thread."""
 _CONTENT = b"kvcm probe\n"
@@ -90,37 +94,34 @@ class MountedBackend:
         by_file: dict[str, list[int]] = defaultdict(list)
         for index, item in enumerate(objects):
             by_file[item.uri.path].append(index)
+        works = [FileWork(path, [objects[i] for i in indexes]) for path, indexes in by_file.items()]
+        steps = [works[at : at + STEP_FILES] for at in range(0, len(works), STEP_FILES)]
+        for at in range(0, len(steps), THREADS):
+            await asyncio.gather(*map(self._free, steps[at : at + THREADS]))
         reasons = [""] * len(objects)
-        paths = list(by_file.items())
-        for start in range(0, len(paths), THREADS * 16):
-            part = paths[start : start + THREADS * 16]
-            results = await asyncio.gather(
-                *(self._delete_in(path, [objects[i] for i in indexes]) for path, indexes in part)
-            )
-            for reason, (_, indexes) in zip(results, part, strict=True):
-                for index in indexes:
-                    reasons[index] = reason
+        for work, indexes in zip(works, by_file.values(), strict=True):
+            for index in indexes:
+                reasons[index] = work.reason
         return reasons
 
-    async def _delete_in(self, path: str, items: Sequence[FreedObject]) -> str:
-        """Frees slots of one file; the reason when that failed."""
+    async def _free(self, works: Sequence[FileWork]) -> None:
+        """Frees what is wanted of some files; each then says why it could not be."""
+        await self._do(free_slots, works)
+        shared = [work for work in works if work.is_shared and not work.reason]
+        if not shared:
+            return
+        noted = await self._ledger.free([work.freed for work in shared])
+        whole = [work for work, is_free in zip(shared, noted, strict=True) if is_free]
+        if whole:
+            await self._do(unlink_files, whole)
+            self._free_files.update(work.path for work in whole if not work.reason)
+
+    async def _do(self, step: Callable[[str, Sequence[FileWork]], None], works: Sequence[FileWork]) -> None:
         try:
-            if items[0].slots_in_file <= 1:
-                await self._run(_unlink, self._root, path)
-                return ""
-            await self._run(_punch_all, self._root, path, items)
-            is_free = await self._ledger.free(
-                path,
-                items[0].slots_in_file,
-                [item.uri.slot for item in items],
-                is_second_pass=all(item.is_second_pass for item in items),
-            )
-            if is_free:
-                await self._run(_unlink, self._root, path)
-                self._free_files.add(path)
-        except (OSError, files.UnsafePath) as error:
-            return str(error)
-        return ""
+            await self._run(step, self._root, works)
+        except OSError as error:
+            for work in works:
+                work.reason = work.reason or str(error)
 
     async def settled(self, objects: Sequence[FreedObject]) -> None:
         gone = self._free_files & {item.uri.path for item in objects}
@@ -160,18 +161,6 @@ def _has_data(root: str, uri: DataUri) -> bool:
         if error.errno == errno.ELOOP:
             return False
         raise
-
-
-def _unlink(root: str, path: str) -> None:
-    marker.require_mark(root)
-    files.unlink(files.checked(root, path))
-
-
-def _punch_all(root: str, path: str, items: Sequence[FreedObject]) -> None:
-    marker.require_mark(root)
-    files.checked(root, path)
-    for item in items:
-        files.punch(path, item.uri.offset, item.uri.size)
 
 
 def probe_directory(entry: StorageEntry, order: ProbeOrder) -> ProbeResult:

@@ -193,7 +193,9 @@ class DataPlane:
         return [meta.status.name for meta in metas]
 
     def make_due(self) -> None:
-        """All pending deletions, second passes included, become due now."""
+        """All pending deletions, second passes included, become due now, and no storage is left alone."""
+        for base in self.client.scan_iter(match="{st:*}"):
+            self.client.hdel(base, "d:failures", "d:until")
         for due in self.client.scan_iter(match="{*:*}:d"):
             self.client.zadd(due, dict.fromkeys(self.client.zrange(due, 0, -1), 0))
 

@@ -11,6 +11,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
+from kvcm_platform.core.deletion import FreedSlots
 from kvcm_platform.core.registry import LocationSpecInfo, StorageEntry
 from kvcm_platform.core.types import StorageType
 from kvcm_platform.core.uris import build_uris, file_root
@@ -38,14 +39,15 @@ class MemoryLedger:
     def __init__(self) -> None:
         self.freed: dict[str, set[int]] = {}
 
-    async def free(
-        self, file: str, slots_in_file: int, slots: Sequence[int], *, is_second_pass: bool
-    ) -> bool:
-        if is_second_pass and file not in self.freed:
+    async def free(self, freed: Sequence[FreedSlots]) -> list[bool]:
+        return [self._free(one) for one in freed]
+
+    def _free(self, one: FreedSlots) -> bool:
+        if one.is_second_pass and one.file not in self.freed:
             return True
-        noted = self.freed.setdefault(file, set())
-        noted.update(slots)
-        return len(noted) == slots_in_file
+        noted = self.freed.setdefault(one.file, set())
+        noted.update(one.slots)
+        return len(noted) == one.slots_in_file
 
     async def forget(self, files: Sequence[str]) -> None:
         for file in files:

@@ -139,8 +139,9 @@ def trim_count(call: Call, args: Sequence[bytes]) -> list[bytes]:
 
 def due(call: Call, args: Sequence[bytes]) -> list[int | bytes]:
     """Pending deletions that are due: [now, member, value, member, value, …]."""
-    found = call.tx.lowest(keyspace.pending_due(call.base), call.now_ms, int(args[0]))
-    members = [member for member, _ in found]
+    limit, skip = int(args[0]), int(args[1]) if len(args) > 1 else 0
+    found = call.tx.lowest(keyspace.pending_due(call.base), call.now_ms, skip + limit)
+    members = [member for member, _ in found[skip:]]
     reply: list[int | bytes] = [call.now_ms]
     for member, value in zip(members, call.tx.hmget(keyspace.pending(call.base), members), strict=True):
         reply += [member, value or b""]

@@ -14,7 +14,20 @@ from typing import Any
 from kvcm_platform.index import functions, keyspace
 from kvcm_platform.index.embedded.byte_store import ByteStore
 
-from . import copies, eviction, groups, heat, inserts, permits, pools, removal, sessions, storages, tickets
+from . import (
+    copies,
+    eviction,
+    groups,
+    heat,
+    inserts,
+    permits,
+    pools,
+    removal,
+    sessions,
+    storages,
+    tickets,
+    waiting,
+)
 from .changes import Call
 from .commands import COMMANDS
 from .keys import Keys, Transaction
@@ -35,6 +48,8 @@ FUNCTIONS: dict[str, Callable[[Call, Sequence[bytes]], Any]] = {
     "kvcm_due": removal.due,
     "kvcm_deleted": removal.deleted,
     "kvcm_postpone": removal.postpone,
+    "kvcm_aside": waiting.aside,
+    "kvcm_asides": waiting.asides,
     "kvcm_touch": removal.touch,
     "kvcm_copy": copies.copy,
     "kvcm_shed": copies.shed,

@@ -92,10 +92,10 @@ register('kvcm_trim_count', function(keys, args)
   return {page[1], concat(rows)}
 end, {'no-writes'})
 
--- kvcm_due: pending deletions that are due. ARGV: limit. Returns {now, member, value, member, value, …}.
+-- kvcm_due: pending deletions that are due. ARGV: limit, how many to pass over. Returns {now, member, value, member, value, …}.
 register('kvcm_due', function(keys, args)
   local base, now = keys[1], now_ms()
-  local members = call('ZRANGEBYSCORE', base .. ':d', '-inf', now, 'LIMIT', 0, args[1])
+  local members = call('ZRANGEBYSCORE', base .. ':d', '-inf', now, 'LIMIT', args[2] or 0, args[1])
   local reply = {now}
   if #members > 0 then
     local values = call('HMGET', base .. ':p', unpack(members))
