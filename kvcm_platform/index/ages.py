@@ -81,7 +81,9 @@ class Position:
         return cls(score, bytes.fromhex(name), since_ms)
 
 
-async def page(index: RedisIndex, instance: InstanceEntry, shard: ShardRef, after: Position) -> list[Run]:
+async def page(
+    index: RedisIndex, instance: InstanceEntry, shard: ShardRef, after: Position, size: int = PAGE
+) -> list[Run]:
     """The next runs behind a position; of those with an equal score some may come again."""
     name = keyspace.recency(shard.base)
     call = index.connection.call
@@ -94,7 +96,7 @@ async def page(index: RedisIndex, instance: InstanceEntry, shard: ShardRef, afte
         if rank is None:
             rank = int(await call("ZCOUNT", name, "-inf", f"({after.score}")) - 1
     start = 0 if rank is None else rank + 1
-    flat = await call("ZRANGE", name, start, start + PAGE - 1, "WITHSCORES")
+    flat = await call("ZRANGE", name, start, start + size - 1, "WITHSCORES")
     return [
         Run(instance, shard, run, int(float(score))) for run, score in zip(flat[::2], flat[1::2], strict=True)
     ]

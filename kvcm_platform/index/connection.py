@@ -50,6 +50,9 @@ class Connection(ABC):
     `generation` numbers the lives of the whole index; `connects` counts how often it was learnt anew.
     """
 
+    order_page = 512
+    """Members of a sorted set that are read at once."""
+
     def __init__(self) -> None:
         self.generation = 0
         self.connects = 0

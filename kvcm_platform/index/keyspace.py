@@ -105,6 +105,11 @@ def heat(base: str) -> str:
     return base + ":h"
 
 
+def uses(base: str) -> str:
+    """The same of all runs, in groups that give back what is used least (index/uses.py)."""
+    return base + ":u"
+
+
 def pending_due(base: str) -> str:
     return base + ":d"
 
@@ -136,7 +141,7 @@ def all_of_instance(base: str) -> list[str]:
     """Keys of a shard that are deleted when the last data of a removed instance is gone."""
     suffixes = (
         *(blocks, recency, runs, sessions, session_deadlines, tickets, ticket_deadlines),
-        *(unpushed, pending_due, pending, durable, events, heat, gone, evictions),
+        *(unpushed, pending_due, pending, durable, events, heat, uses, gone, evictions),
     )
     return [base, *(suffix(base) for suffix in suffixes)]
 
@@ -232,7 +237,10 @@ RECLAIM_QUEUED = "kvcm:reclaim:queued"
 RECLAIM_REFUSED = "kvcm:reclaim:refused"
 """Hash of limits that Starts were refused for (index/waking.py): `<group>|<scope>|<name>` -> unix ms."""
 RECLAIM_OPEN = "kvcm:reclaim:open"
-"""Hash of the reclaim runs that still choose blocks: group number -> JSON (core/reclaim/runs.py)."""
+"""Hash of the reclaim runs that still choose blocks: group number, or of one that somebody asked for
+`<group number>:<run id>` -> JSON (core/reclaim/open_run.py)."""
+RECLAIM_LAST = "kvcm:reclaim:last"
+"""When the last automatic run of a group began: `<group number>:<kind>` -> ms."""
 RECLAIM_SETTLING = "kvcm:reclaim:settling"
 """Hash of those whose blocks wait for their deletion: run id -> JSON."""
 RECLAIM_REQUESTS = "kvcm:reclaim:requests"

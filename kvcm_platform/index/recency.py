@@ -20,7 +20,7 @@ from .shards import of_run
 if TYPE_CHECKING:
     from .redis_index import RedisIndex
 
-_TOUCH = struct.Struct(">10sHI")
+_TOUCH = struct.Struct(">10sH6s")
 _USES = struct.Struct(">10sI")
 MAX_RUNS = 200_000
 MAX_KEYS = 1_000_000
@@ -124,10 +124,9 @@ class RecencyBuffer:
         await each_to_its_end([tell(numbers) for numbers in by_server.values()])
 
     async def _send(self, number: int, touched: _Touched) -> None:
-        now = self._connection.now_ms()
         by_shard: dict[int, list[bytes]] = {}
-        for run, (depth, at) in touched.items():
-            packed = _TOUCH.pack(run, min(depth, 0xFFFF), max(0, now - at))
+        for run, (depth, tick) in touched.items():
+            packed = _TOUCH.pack(run, min(depth, 0xFFFF), tick.to_bytes(6))
             by_shard.setdefault(of_run(run), []).append(packed)
         for shard, items in by_shard.items():
             base = keyspace.instance(number, shard)

@@ -22,7 +22,7 @@ SPREAD_MODULES = {
         "test_search_cache",
     ),
     *("test_clearing", "test_marks", "test_orphans", "test_touched_files"),
-    "test_evicting",
+    *("test_evicting", "test_reclaim"),
     *("test_pool_writes", "test_pool_recount"),
 }
 """What holds for one shard holds for several; tests that look into its keys are marked `one_shard`."""

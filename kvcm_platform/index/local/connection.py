@@ -18,6 +18,9 @@ _LONG = frozenset({"FCALL", "HSCAN"})
 class LocalConnection(Connection):
     """Takes the place of the connection to Redis in every adapter. Several may share one server."""
 
+    order_page = 4096
+    """Each page is put in order anew."""
+
     def __init__(self, server: LocalServer, remote: Connection) -> None:
         super().__init__()
         self.server = server

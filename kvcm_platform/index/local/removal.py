@@ -30,7 +30,7 @@ from .changes import (
     state_of,
 )
 
-_TOUCH = 16
+_TOUCH = 18
 _LONGEST_HEAD = 9 + HEADER
 """Of a pending entry, before the location's own bytes."""
 
@@ -215,14 +215,14 @@ def postpone(call: Call, args: Sequence[bytes]) -> int:
 
 
 def touch(call: Call, args: Sequence[bytes]) -> int:
-    """A read used these runs: packed (10-byte run, 2-byte depth, 4-byte age in ms) each."""
+    """A read used these runs: packed (10-byte run, 2-byte depth, 6-byte tick in ms) each."""
     call.enter(args[0])
     blob, recency = args[1], keyspace.recency(call.base)
     for at in range(0, len(blob), _TOUCH):
-        run, depth, age = (
+        run, depth, tick = (
             blob[at : at + 10],
             int.from_bytes(blob[at + 10 : at + 12]),
             int.from_bytes(blob[at + 12 : at + _TOUCH]),
         )
-        call.tx.zadd(recency, run, score(call.now_ms - age, depth), only_known=True, only_up=True)
+        call.tx.zadd(recency, run, score(min(call.now_ms, tick), depth), only_known=True, only_up=True)
     return len(blob) // _TOUCH

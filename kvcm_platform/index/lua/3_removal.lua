@@ -183,14 +183,15 @@ register('kvcm_postpone', function(keys, args)
   return #args - 2
 end)
 
--- kvcm_touch: a read used these runs. ARGV: gen, packed (10-byte run, 2-byte depth, 4-byte age in ms) …
+-- kvcm_touch: a read used these runs. ARGV: gen, packed (10-byte run, 2-byte depth, 6-byte tick in ms) …
+-- All that one request used has its tick, whichever call tells of it: chains are told by it (core/reclaim/order.py).
 register('kvcm_touch', function(keys, args)
   local refused = enter(keys[1], args[1])
   if refused then return refused end
   local now, recency, blob = now_ms(), keys[1] .. ':r', args[2]
-  for at = 1, #blob, 16 do
-    local run, depth, age = struct.unpack('>c10I2I4', sub(blob, at, at + 15))
-    call('ZADD', recency, 'XX', 'GT', score(now - age, depth), run)
+  for at = 1, #blob, 18 do
+    local run, depth, tick = struct.unpack('>c10I2I6', sub(blob, at, at + 17))
+    call('ZADD', recency, 'XX', 'GT', score(math.min(now, tick), depth), run)
   end
-  return #blob / 16
+  return #blob / 18
 end)

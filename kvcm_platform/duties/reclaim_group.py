@@ -1,0 +1,348 @@
+"""What is to be reclaimed of one group: by its marks, by its blocks' age, and by request."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+
+from kvcm_platform.core.reclaim.marks import Demand, ReclaimUsage, Scope, Subject, demands
+from kvcm_platform.core.reclaim.open_run import OpenRun
+from kvcm_platform.core.reclaim.runs import ReclaimRequest, RunReport, RunState, Stop, Trigger
+from kvcm_platform.core.registry import GroupEntry, InstanceEntry
+from kvcm_platform.core.types import ReclaimPolicy
+from kvcm_platform.duties.reclaim_choice import Target
+from kvcm_platform.duties.reclaim_work import GroupPlace, RunWork
+from kvcm_platform.index import keyspace, served, waking
+from kvcm_platform.index.held_bytes import read_usage
+from kvcm_platform.index.reclaim_book import Book, last_name
+from kvcm_platform.index.redis_index import RedisIndex
+from kvcm_platform.index.shards import shards_of
+
+MARKS, TTL = "marks", "ttl"
+"""Kinds of automatic runs."""
+TTL_PACE = 10
+"""Runs by age begin after a tenth of the time to live, a minute at most."""
+MOST_ERRORS = 5
+"""A run that failed so often in a row is ended."""
+
+
+@dataclass(slots=True)
+class GroupTask:
+    """What a round found out about a group before anybody worked on it."""
+
+    group: GroupEntry
+    instances: tuple[InstanceEntry, ...]
+    usage: ReclaimUsage
+    """Of all groups."""
+    demands: list[Demand] = field(default_factory=list)
+    refused: tuple[Subject, ...] = ()
+    runs: list[OpenRun] = field(default_factory=list)
+    requests: list[ReclaimRequest] = field(default_factory=list)
+    is_aged: bool = False
+    is_cancelled: bool = False
+    """Some of these requests are not wanted any more."""
+
+    @property
+    def has_work(self) -> bool:
+        return bool(self.demands or self.runs or self.requests or self.is_aged)
+
+
+class GroupWork:
+    """Carries one group's task out. `is_over` = nothing is left to be done now."""
+
+    def __init__(self, place: GroupPlace, task: GroupTask, book: Book) -> None:
+        self._place = place
+        self._task = task
+        self._book = book
+        self._usage = task.usage
+        self.is_over = True
+        self.ended = 0
+        self.begun: OpenRun | None = None
+        """The run that is worked on."""
+
+    @property
+    def _group(self) -> GroupEntry:
+        return self._place.group
+
+    async def run(self) -> None:
+        """Raises what stood in the way; `begun` is the run that it happened to."""
+        by_marks = next((run for run in self._task.runs if run.report.request is None), None)
+        if by_marks is not None and by_marks.report.trigger is Trigger.TTL:
+            await self._carry_out(by_marks, self._by_age(by_marks))
+            by_marks = None
+        await self._marks(by_marks)
+        if self._task.is_aged and self.is_over:
+            await self._aged()
+        for run in [run for run in self._task.runs if run.report.request is not None]:
+            if self.is_over:
+                await self._carry_out(run, self._by_request(run))
+        for request in self._task.requests:
+            if self.is_over:
+                await self._requested(request)
+
+    async def _carry_out(self, run: OpenRun, targets: Callable[[], Awaitable[Sequence[Target]]]) -> None:
+        self.begun = run
+        work = RunWork(self._place, run, targets)
+        stop = await work.go()
+        if not work.is_begun:
+            pass  # Nothing may go: there is nothing to tell.
+        elif stop is None:
+            self.is_over = False
+            await work.tell()
+        else:
+            await self._measure()
+            await work.end(stop, self._usage.of_group(self._group.number))
+            self.ended += 1
+        self.begun = None
+
+    async def _measure(self) -> ReclaimUsage:
+        number = self._group.number
+        fresh = await read_usage(self._place.hold.index.connection, [number])
+        self._usage = self._usage.updated(fresh, [number])
+        return self._usage
+
+    def _new_run(self, trigger: Trigger, run_id: str = "") -> OpenRun:
+        group = self._group
+        report = RunReport(
+            id=run_id or secrets.token_hex(8),
+            group=group.name,
+            trigger=trigger,
+            state=RunState.CHOOSING,
+            policy=group.reclaim.policy.value,
+            budget=group.reclaim.budget.value,
+            capacity_bytes=group.quota.capacity_bytes,
+            used_before_bytes=self._usage.of_group(group.number),
+        )
+        return OpenRun(report, group.number)
+
+    # By the marks.
+
+    async def _marks(self, run: OpenRun | None) -> None:
+        is_new = run is None
+        if run is None:
+            run = self._by_demands()
+            if run is None:
+                return
+        else:
+            self._note(run, self._task.demands)
+        # What is refused from now on is on record anew.
+        await waking.refusals_forget(self._place.hold.index.connection, self._group.name, self._task.refused)
+        if is_new:
+            await self._place.book.note_last(self._group.number, MARKS, self._place.hold.index.now_ms())
+        await self._carry_out(run, self._by_marks(run))
+
+    def _by_demands(self) -> OpenRun | None:
+        """A run for what is over its mark, unless the last one was a moment ago."""
+        found = self._task.demands
+        if not found:
+            return None
+        is_over_limit = any(one.is_over_limit and one.scope is not Scope.STORAGE for one in found)
+        trigger = Trigger.WATERMARK
+        if is_over_limit:
+            trigger = Trigger.QUOTA
+        elif not demands(self._place.registry, self._group, self._usage):
+            trigger = Trigger.REFUSED
+        now = self._place.hold.index.now_ms()
+        last = self._book.last.get(last_name(self._group.number, MARKS), 0)
+        if not is_over_limit and now - last < self._group.reclaim.trigger_period_seconds * 1000:
+            return None
+        run = self._new_run(trigger)
+        self._note(run, found)
+        return run
+
+    def _note(self, run: OpenRun, found: Sequence[Demand]) -> None:
+        """The limits that the run is for; of storages the group's part as of now."""
+        known = {(one["scope"], one["subject"]) for one in run.report.scopes}
+        for one in found:
+            name = (one.scope.value, one.subject)
+            if name in known:
+                continue
+            run.report.scopes.append(scope_dict(one))
+            if one.scope is Scope.STORAGE:
+                run.storages[one.subject] = one.need
+            elif name not in run.begun:
+                run.begun.append(name)
+
+    def _by_marks(self, run: OpenRun) -> Callable[[], Awaitable[list[Target]]]:
+        async def targets() -> list[Target]:
+            usage = await self._measure()
+            begun = [Subject(Scope(scope), name) for scope, name in run.begun]
+            found = demands(self._place.registry, self._group, usage, begun=begun)
+            measured = [one for one in found if one.scope is not Scope.STORAGE]
+            self._note(run, measured)
+            return [*self._of_storages(run), *map(target_of, measured)]
+
+        return targets
+
+    def _of_storages(self, run: OpenRun) -> list[Target]:
+        found = []
+        for name, left in run.storages.items():
+            storage = self._place.registry.storages.get(name)
+            if storage is not None and left > 0:
+                numbers = frozenset(storage.numbers)
+                found.append(Target((Scope.STORAGE.value, name), left, numbers=numbers))
+        return found
+
+    # By age.
+
+    async def _aged(self) -> None:
+        run = self._new_run(Trigger.TTL)
+        index = self._place.hold.index
+        run.idle_before_ms = index.now_ms() - self._group.reclaim.ttl_seconds * 1000
+        await self._place.book.note_last(self._group.number, TTL, index.now_ms())
+        await self._carry_out(run, self._by_age(run))
+
+    def _by_age(self, run: OpenRun) -> Callable[[], Awaitable[list[Target]]]:
+        async def targets() -> list[Target]:
+            return [Target(("", "ttl"), None, idle_before_ms=run.idle_before_ms)]
+
+        return targets
+
+    # By request.
+
+    async def _requested(self, request: ReclaimRequest) -> None:
+        run = self._new_run(Trigger.REQUEST, request.id)
+        run.report.request = request_dict(request)
+        run.report.began_ms = self._place.hold.index.now_ms()
+        reason = self._unfit(request)
+        if reason:
+            run.report.state, run.report.stop = RunState.FAILED, Stop.ERRORS.value
+            run.report.detail, run.report.ended_ms = reason, run.report.began_ms
+            await self._place.book.report(run.report)
+            await self._place.book.refuse(request)
+            self.ended += 1
+            return
+        await self._measure()
+        run.report.used_before_bytes = self._usage.of_group(self._group.number)
+        await self._want(run, request)
+        await self._place.book.save(run)
+        await self._place.book.report(run.report)
+        await self._carry_out(run, self._by_request(run))
+
+    def _unfit(self, request: ReclaimRequest) -> str:
+        if request.instance_id and not any(
+            entry.instance_id == request.instance_id for entry in self._place.instances
+        ):
+            return f"instance {request.instance_id} is not in group {request.group}"
+        if request.storage and request.storage not in self._place.registry.storages:
+            return f"storage {request.storage} does not exist"
+        return ""
+
+    async def _want(self, run: OpenRun, request: ReclaimRequest) -> None:
+        """Turns what was asked for into an amount."""
+        if request.idle_seconds:
+            run.idle_before_ms = self._place.hold.index.now_ms() - request.idle_seconds * 1000
+        if request.blocks:
+            run.amount, run.in_blocks = request.blocks, True
+        elif request.bytes:
+            run.amount = request.bytes
+        elif request.percent:
+            scope = self._scope_of(request)
+            amounts = await served.served_amounts(self._place.hold.index, self._place.instances)
+            _, evictable = served.total(amounts, scope.numbers, scope.instance)
+            run.amount = int(evictable * request.percent / 100)
+        elif not request.idle_seconds:
+            run.to_low_marks = True
+            self._note(run, lowering(self._place, self._usage))
+
+    def _scope_of(self, request: ReclaimRequest) -> Target:
+        return request_scope(self._place, request)
+
+    def _by_request(self, run: OpenRun) -> Callable[[], Awaitable[list[Target]]]:
+        request = ReclaimRequest.from_dict(run.report.request or {})
+        scope = self._scope_of(request)
+        by_marks = self._by_marks(run)
+
+        async def targets() -> list[Target]:
+            if run.to_low_marks:
+                both = [narrowed(target, scope) for target in await by_marks()]
+                return [target for target in both if target is not None]
+            left = None if run.amount is None else run.amount - run.chosen
+            if left is not None and left <= 0:
+                return []
+            return [
+                Target(
+                    *(("", "request"), left, run.in_blocks, scope.numbers, scope.instance),
+                    idle_before_ms=run.idle_before_ms,
+                )
+            ]
+
+        return targets
+
+
+def scope_dict(one: Demand) -> dict[str, object]:
+    """As RunReport.scopes has it."""
+    return {
+        "scope": one.scope.value,
+        "subject": one.subject,
+        "used": one.used,
+        "limit": one.limit,
+        "high": one.high,
+        "low": one.low,
+        "need": one.need,
+    }
+
+
+def request_dict(request: ReclaimRequest) -> dict[str, object]:
+    return {name: getattr(request, name) for name in request.__dataclass_fields__}
+
+
+def target_of(one: Demand) -> Target:
+    name = (one.scope.value, one.subject)
+    return Target(name, one.need, one.scope is Scope.KEYS, one.numbers, one.instance_number)
+
+
+def narrowed(target: Target, scope: Target) -> Target | None:
+    """What of a target lies within a request's scope; None = nothing can."""
+    if None not in (target.instance, scope.instance) and target.instance != scope.instance:
+        return None
+    numbers = target.numbers
+    if scope.numbers is not None:
+        numbers = scope.numbers if numbers is None else numbers & scope.numbers
+    instance = target.instance if scope.instance is None else scope.instance
+    return Target(target.name, target.amount, target.in_blocks, numbers, instance, target.idle_before_ms)
+
+
+def lowering(place: GroupPlace, usage: ReclaimUsage) -> list[Demand]:
+    """What it takes to bring every limit of a group down to its low mark, wherever it is now."""
+    group = place.group
+    every = [
+        Subject(Scope.GROUP, group.name),
+        *(Subject(Scope.STORAGE_TYPE, kind.value) for kind in group.quota.per_type),
+        *(Subject(Scope.STORAGE, name) for name in place.registry.storages),
+        *(Subject(Scope.KEYS, entry.instance_id) for entry in place.instances),
+    ]
+    return demands(place.registry, group, usage, begun=every)
+
+
+def request_scope(place: GroupPlace, request: ReclaimRequest) -> Target:
+    storage = place.registry.storages.get(request.storage)
+    numbers = frozenset(storage.numbers) if storage is not None else None
+    instance = next(
+        (entry.number for entry in place.instances if entry.instance_id == request.instance_id), None
+    )
+    return Target(("", ""), None, numbers=numbers, instance=instance)
+
+
+def ttl_pace_ms(ttl_seconds: int) -> int:
+    return min(60_000, ttl_seconds * 1000 // TTL_PACE)
+
+
+async def is_aged(index: RedisIndex, task: GroupTask, book: Book) -> bool:
+    """Whether some run of a group was not used for its time to live, and it is time to look."""
+    reclaim = task.group.reclaim
+    if reclaim.policy is not ReclaimPolicy.TTL or not reclaim.ttl_seconds:
+        return False
+    now = index.now_ms()
+    last = book.last.get(last_name(task.group.number, TTL), 0)
+    if now - last < ttl_pace_ms(reclaim.ttl_seconds):
+        return False
+    shards = [shard for entry in task.instances for shard in shards_of(entry)]
+    if not shards:
+        return False
+    oldest = await index.connection.pipeline(
+        [("ZRANGE", keyspace.recency(shard.base), 0, 0, "WITHSCORES") for shard in shards]
+    )
+    before = now - reclaim.ttl_seconds * 1000
+    return any(flat and int(float(flat[1])) >> 12 <= before for flat in oldest)

@@ -1,0 +1,185 @@
+"""What reclaim keeps in Redis: requests, cancels, runs under way, reports, troubles (keyspace RECLAIM_*).
+
+Nothing here is decided by one command alone: a run is written at its new place before it leaves the old
+one, so a process that dies in between leaves it at both, and the later place counts.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Collection
+from dataclasses import dataclass, field
+
+import structlog
+
+from kvcm_platform.core.reclaim.open_run import OpenRun
+from kvcm_platform.core.reclaim.runs import ReclaimRequest, RunReport
+
+from . import keyspace
+from .connection import Connection
+
+log = structlog.get_logger(__name__)
+
+PAGE = 512
+MOST_CANCELS = 10_000
+REPORTS = 10_000
+"""Entries kept in the stream of reports, about."""
+
+
+@dataclass(frozen=True, slots=True)
+class Trouble:
+    """Why nothing can be reclaimed of a group, or of some of its runs; `since` in unix ms."""
+
+    since_ms: int
+    reason: str
+    runs: tuple[tuple[int, int, str, int], ...] = ()
+    """Runs that cannot be read: instance number, shard, name in hex, score."""
+
+    def dumps(self) -> str:
+        return json.dumps({"since": self.since_ms, "reason": self.reason, "runs": self.runs})
+
+    @classmethod
+    def loads(cls, raw: bytes) -> Trouble:
+        data = json.loads(raw)
+        runs = tuple((int(a), int(b), str(c), int(d)) for a, b, c, d in data.get("runs", ()))
+        return cls(data["since"], data["reason"], runs)
+
+
+@dataclass(slots=True)
+class Book:
+    """One reading of it. `refused` and `last` are by group number."""
+
+    cancels: set[str] = field(default_factory=set)
+    requests: dict[str, ReclaimRequest] = field(default_factory=dict)
+    open: dict[str, OpenRun] = field(default_factory=dict)
+    """By run id."""
+    settling: dict[str, OpenRun] = field(default_factory=dict)
+    troubles: dict[str, Trouble] = field(default_factory=dict)
+    last: dict[str, int] = field(default_factory=dict)
+    """`<group number>:<kind>` -> when the last automatic run of a kind began, in ms."""
+
+    def ids(self) -> set[str]:
+        return {*self.requests, *self.open, *self.settling}
+
+
+def _text(raw: bytes | str) -> str:
+    return raw.decode() if isinstance(raw, bytes) else raw
+
+
+class ReclaimBook:
+    def __init__(self, connection: Connection) -> None:
+        self._call = connection.call
+
+    async def read(self) -> Book:
+        """What cannot be read of it is logged and taken out. Raises redis.RedisError.
+
+        The order of the reads is that in which runs move, so that none is missed.
+        """
+        book = Book(cancels=await self._cancels())
+        for name, raw in await self._hash(keyspace.RECLAIM_REQUESTS):
+            try:
+                book.requests[name] = ReclaimRequest.from_dict(json.loads(raw))
+            except (ValueError, TypeError) as error:
+                await self._drop(keyspace.RECLAIM_REQUESTS, name, error)
+        for place, runs in (
+            (keyspace.RECLAIM_OPEN, book.open),
+            (keyspace.RECLAIM_SETTLING, book.settling),
+        ):
+            for name, raw in await self._hash(place):
+                try:
+                    run = OpenRun.loads(raw)
+                except ValueError as error:
+                    await self._drop(place, name, error)
+                else:
+                    runs[run.report.id] = run
+        for name, raw in await self._hash(keyspace.RECLAIM_TROUBLES):
+            try:
+                book.troubles[name] = Trouble.loads(raw)
+            except (ValueError, KeyError, TypeError) as error:
+                await self._drop(keyspace.RECLAIM_TROUBLES, name, error)
+        book.last = {name: int(at) for name, at in await self._hash(keyspace.RECLAIM_LAST)}
+        for run_id in set(book.open) & set(book.settling):
+            await self._call("HDEL", keyspace.RECLAIM_OPEN, _place(book.open.pop(run_id)))
+        for run_id in (set(book.open) | set(book.settling)) & set(book.requests):
+            await self._call("HDEL", keyspace.RECLAIM_REQUESTS, run_id)
+            del book.requests[run_id]
+        return book
+
+    async def _cancels(self) -> set[str]:
+        found: set[str] = set()
+        cursor = b"0"
+        while True:
+            cursor, part = await self._call("SSCAN", keyspace.RECLAIM_CANCELS, cursor, "COUNT", PAGE)
+            found |= {_text(one) for one in part}
+            if cursor == b"0" or len(found) >= MOST_CANCELS:
+                return found
+
+    async def _hash(self, key: str) -> list[tuple[str, bytes]]:
+        flat = await self._call("HGETALL", key)
+        return [(_text(name), raw) for name, raw in zip(flat[::2], flat[1::2], strict=True)]
+
+    async def _drop(self, key: str, name: str, error: Exception) -> None:
+        log.error("an entry of reclaim's records cannot be read", key=key, entry=name, reason=str(error))
+        await self._call("HDEL", key, name)
+
+    async def save(self, run: OpenRun) -> None:
+        """A run that chooses blocks."""
+        await self._call("HSET", keyspace.RECLAIM_OPEN, _place(run), run.dumps())
+        if run.report.request is not None:
+            await self._call("HDEL", keyspace.RECLAIM_REQUESTS, run.report.id)
+
+    async def settle(self, run: OpenRun) -> None:
+        """From now on it chooses no more."""
+        await self._call("HSET", keyspace.RECLAIM_SETTLING, run.report.id, run.dumps())
+        await self._call("HDEL", keyspace.RECLAIM_OPEN, _place(run))
+
+    async def forget(self, run: OpenRun) -> None:
+        await self._call("HDEL", keyspace.RECLAIM_SETTLING, run.report.id)
+        await self._call("SREM", keyspace.RECLAIM_CANCELS, run.report.id)
+
+    async def refuse(self, request: ReclaimRequest) -> None:
+        """Takes a request off that never began."""
+        await self._call("HDEL", keyspace.RECLAIM_REQUESTS, request.id)
+        await self._call("SREM", keyspace.RECLAIM_CANCELS, request.id)
+
+    async def report(self, report: RunReport) -> None:
+        await self._call(
+            *("XADD", keyspace.RECLAIM_REPORTS, "MAXLEN", "~", REPORTS, "*", "d"),
+            json.dumps(report.to_dict()),
+        )
+
+    async def is_cancelled(self, run: OpenRun) -> bool:
+        return bool(await self._call("SISMEMBER", keyspace.RECLAIM_CANCELS, run.report.id))
+
+    async def forget_cancels(self, ids: Collection[str]) -> None:
+        if ids:
+            await self._call("SREM", keyspace.RECLAIM_CANCELS, *sorted(ids))
+
+    async def note_last(self, group_number: int, kind: str, now_ms: int) -> None:
+        await self._call("HSET", keyspace.RECLAIM_LAST, last_name(group_number, kind), now_ms)
+
+    async def note_trouble(self, group: str, known: Trouble | None, found: Trouble | None) -> None:
+        """What stands in a group's way now; it keeps the time since when something does."""
+        if found is None:
+            if known is not None:
+                await self._call("HDEL", keyspace.RECLAIM_TROUBLES, group)
+            return
+        since = known.since_ms if known is not None else found.since_ms
+        trouble = Trouble(since, found.reason, found.runs)
+        if trouble != known:
+            await self._call("HSET", keyspace.RECLAIM_TROUBLES, group, trouble.dumps())
+
+
+def trouble(reason: str, runs: tuple[tuple[int, int, str, int], ...] = ()) -> Trouble:
+    return Trouble(round(time.time() * 1000), reason, runs)
+
+
+def last_name(group_number: int, kind: str) -> str:
+    return f"{group_number}:{kind}"
+
+
+def _place(run: OpenRun) -> str:
+    """A group has one run of its marks at a time, beside those that were asked for."""
+    own = str(run.group_number)
+    return own if run.report.request is None else f"{own}:{run.report.id}"
