@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -31,9 +32,9 @@ def run_get(*, acting: Actor, run_id: str) -> ReclaimRun:
     return run
 
 
-def runs_known(run_ids: set[str]) -> set[str]:
-    """Those of the ids of which a run is on record."""
-    return set(ReclaimRun.objects.filter(run_id__in=run_ids).values_list("run_id", flat=True))
+def runs_by_id(run_ids: Collection[str]) -> dict[str, ReclaimRun]:
+    """Those of the runs that are on record."""
+    return {run.run_id: run for run in ReclaimRun.objects.filter(run_id__in=list(run_ids))}
 
 
 def runs_open(*, at_most: int) -> list[ReclaimRun]:

@@ -8,7 +8,7 @@ from . import masks
 from .errors import invalid
 from .masks import Mask
 from .ports import TrimMode
-from .registry import InstanceEntry
+from .registry import GroupEntry, InstanceEntry
 from .types import TrimStrategy
 from .use_cases import Blocks, UseCases, plain
 
@@ -16,9 +16,30 @@ MIN_DELETE_DELAY_MS = 500
 """Readers that got a URI just before a removal have at least this long (DESIGN 4.5)."""
 
 
+def trim_span(strategy: int, begin_ms: int, end_ms: int | None, now_ms: int) -> tuple[TrimMode, int, int]:
+    """What a trim takes: mode, begin and end in the index's ms, inclusive. `end_ms` None = now.
+
+    Only TIMESTAMP has times of its own. Raises INVALID_ARGUMENT for what is no strategy.
+    """
+    match strategy:
+        case TrimStrategy.REMOVE_ALL_CACHE:
+            return TrimMode.UNTIL, 0, now_ms
+        case TrimStrategy.REMOVE_ALL_META:
+            return TrimMode.META, 0, now_ms
+        case TrimStrategy.TIMESTAMP:
+            return TrimMode.TIME, begin_ms, now_ms if end_ms is None else end_ms
+        case _:
+            raise invalid("strategy", f"{strategy} is not a trim strategy")
+
+
+def delete_delay_ms(group: GroupEntry) -> int:
+    """From a removal to the deletion of the bytes."""
+    return max(group.reclaim.delay_before_delete_ms, MIN_DELETE_DELAY_MS)
+
+
 class Removal(UseCases):
     def _delete_delay_ms(self, instance: InstanceEntry) -> int:
-        return max(self._group(instance).reclaim.delay_before_delete_ms, MIN_DELETE_DELAY_MS)
+        return delete_delay_ms(self._group(instance))
 
     async def remove_cache(self, instance_id: str, blocks: Blocks, keep: Mask) -> None:
         """Removes the blocks outside the mask, WRITING ones too; unknown keys are fine."""
@@ -41,18 +62,10 @@ class Removal(UseCases):
         # What was finished a moment ago must not lie behind a clock that is estimated a little late.
         now = await self._index.read_clock(instance)
         delay = self._delete_delay_ms(instance)
-        match strategy:
-            case TrimStrategy.REMOVE_ALL_CACHE:
-                removed = await self._index.trim(instance, TrimMode.UNTIL, 0, now, delay)
-            case TrimStrategy.REMOVE_ALL_META:
-                removed = await self._index.trim(instance, TrimMode.META, 0, now, delay)
-            case TrimStrategy.TIMESTAMP:
-                if begin < 0 or end < 0:
-                    raise invalid("begin_timestamp" if begin < 0 else "end_timestamp", "must not be negative")
-                end_ms = end * 1000 + 999 if end else now
-                if begin * 1000 > end_ms:
-                    raise invalid("begin_timestamp", "is after end_timestamp")
-                removed = await self._index.trim(instance, TrimMode.TIME, begin * 1000, end_ms, delay)
-            case _:
-                raise invalid("strategy", f"{strategy} is not a trim strategy")
+        if strategy == TrimStrategy.TIMESTAMP and (begin < 0 or end < 0):
+            raise invalid("begin_timestamp" if begin < 0 else "end_timestamp", "must not be negative")
+        mode, begin_ms, end_ms = trim_span(strategy, begin * 1000, end * 1000 + 999 if end else None, now)
+        if begin_ms > end_ms:
+            raise invalid("begin_timestamp", "is after end_timestamp")
+        removed = await self._index.trim(instance, mode, begin_ms, end_ms, delay)
         self._facts.add(instance.instance_id, removed_blocks=removed)

@@ -37,13 +37,8 @@ def troubles(client: redis.Redis) -> dict[str, ReclaimTrouble]:
     found = {}
     for name, raw in client.hgetall(keyspace.RECLAIM_TROUBLES).items():
         entry = json.loads(raw)
-        found[name.decode()] = ReclaimTrouble(_seconds(entry["since"]), str(entry["reason"]))
+        found[name.decode()] = ReclaimTrouble(entry["since"] / 1000, str(entry["reason"]))
     return found
-
-
-def _seconds(moment: float) -> float:
-    """Whoever noted it may have counted milliseconds: no moment in seconds is that large."""
-    return moment / 1000 if moment > 1e11 else float(moment)
 
 
 def reports_after(client: redis.Redis, position: str, at_most: int) -> list[tuple[str, RunReport | None]]:

@@ -31,7 +31,7 @@ INLINE_SECONDS = 0.5
 """A trim that takes longer goes on in the background while the caller has its answer."""
 LEASE_MS = 15_000
 
-_background: set[asyncio.Task[None]] = set()
+_background: set[asyncio.Task[bool]] = set()
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,10 +67,16 @@ class Progress:
     marked: int = 0
 
 
-async def trim(index: RedisIndex, wanted: Trim) -> int:
-    """Begins a trim; returns the locations marked by the time the caller is let go."""
+async def begin(index: RedisIndex, wanted: Trim) -> Trim:
+    """Puts a trim on record: from then on it is carried out, by whoever runs it or by the duties."""
     job = replace(wanted, id=secrets.token_hex(8))
     await index.connection.call("HSET", keyspace.TRIMS, job.id, json.dumps(asdict(job)))
+    return job
+
+
+async def trim(index: RedisIndex, wanted: Trim) -> int:
+    """Begins a trim; returns the locations marked by the time the caller is let go."""
+    job = await begin(index, wanted)
     progress = Progress()
     task = asyncio.ensure_future(run(index, job, progress))
     _background.add(task)
@@ -81,15 +87,15 @@ async def trim(index: RedisIndex, wanted: Trim) -> int:
     return progress.marked
 
 
-async def run(index: RedisIndex, job: Trim, progress: Progress, deadline: float | None = None) -> None:
+async def run(index: RedisIndex, job: Trim, progress: Progress, deadline: float | None = None) -> bool:
     """Carries a trim out, from where it was left; one runner at a time holds its lease.
 
-    Past `deadline` (of time.monotonic) it stops and stays on record.
+    Returns whether it is over. Past `deadline` (of time.monotonic) it stops and stays on record.
     """
     lease, owner = f"{keyspace.TRIMS}:{job.id}", secrets.token_hex(8)
     connection = index.connection
     if not await connection.call("SET", lease, owner, "NX", "PX", LEASE_MS):
-        return
+        return False
     first, _, cursor = (await connection.call("HGET", keyspace.TRIM_CURSORS, job.id) or b"0:0").partition(
         b":"
     )
@@ -106,7 +112,7 @@ async def run(index: RedisIndex, job: Trim, progress: Progress, deadline: float 
             is_mine = await connection.call("FCALL", "kvcm_lease_keep", 1, lease, owner, LEASE_MS)
             if not is_mine or (deadline is not None and time.monotonic() > deadline):
                 await connection.call("FCALL", "kvcm_lease_drop", 1, lease, owner)
-                return
+                return False
     await connection.pipeline(
         [
             ("HDEL", keyspace.TRIMS, job.id),
@@ -114,6 +120,7 @@ async def run(index: RedisIndex, job: Trim, progress: Progress, deadline: float 
             ("FCALL", "kvcm_lease_drop", 1, lease, owner),
         ]
     )
+    return True
 
 
 _ROW = np.dtype([("key", ">i8"), ("high", "u1"), ("number", ">u2"), ("size_high", ">u2"), ("size", ">u4")])

@@ -1,6 +1,20 @@
-"""Writes of reclaim runs."""
+"""Writes of reclaim runs, and what reclaim and trims would do."""
 
+from apps.capacity.services.evictions import SHOWN as DEPARTURES
+from apps.capacity.services.evictions import departures
 from apps.capacity.services.ingest import reports_ingest
 from apps.capacity.services.requests import reclaim_cancel, reclaim_request
+from apps.capacity.services.trims import STRATEGIES as TRIM_STRATEGIES
+from apps.capacity.services.trims import TrimWish, trim, trim_preview
 
-__all__ = ["reclaim_cancel", "reclaim_request", "reports_ingest"]
+__all__ = [
+    "DEPARTURES",
+    "TRIM_STRATEGIES",
+    "TrimWish",
+    "departures",
+    "reclaim_cancel",
+    "reclaim_request",
+    "reports_ingest",
+    "trim",
+    "trim_preview",
+]

@@ -460,6 +460,40 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/cache/trim/": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** @description Removal of an instance's blocks by the time of their writing, or of all of them. */
+        post: operations["cache_trim_create"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/capacity/evictions/": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description Why a block of an instance is gone, or what went last. */
+        get: operations["capacity_evictions"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/capacity/reclaim-runs/": {
         parameters: {
             query?: never;
@@ -1111,6 +1145,27 @@ export interface components {
             readonly subject: string;
             readonly message: string;
             readonly groups: string[] | null;
+        };
+        /** @description One location of a block that went. */
+        EvictionOutput: {
+            /** Format: date-time */
+            at: string;
+            /** @description the block's number: more digits than a browser's numbers have */
+            key: string;
+            /** @description reclaim, remove, trim, failed, expired, moved, cleared or lost */
+            cause: string;
+            /** @description run, trim or storage that took it; empty for other causes */
+            what: string;
+            /** @description of the reclaim run, where it is on record */
+            run_id: string | null;
+            /** @description what set that run off */
+            trigger: string | null;
+            sentence: string;
+        };
+        /** @description The newest first, `at_most` of them. */
+        EvictionsOutput: {
+            instance_id: string;
+            results: components["schemas"]["EvictionOutput"][];
         };
         /** @description One of several fields at fault. */
         FieldError: {
@@ -2474,6 +2529,8 @@ export interface components {
             blocks: number;
         };
         /** @enum {string} */
+        StrategyEnum: "all" | "all_meta" | "written";
+        /** @enum {string} */
         ThemeEnum: "system" | "light" | "dark";
         Ticket: {
             token: string;
@@ -2537,6 +2594,41 @@ export interface components {
             used_bytes: number | null;
             capacity_bytes: number | null;
             segments: components["schemas"]["SegmentSeenOutput"][];
+        };
+        /**
+         * @description Blocks of one instance: all; all, with the bytes left for a search of orphans; or those that were
+         *     finished between `begin` and `end`, both included (absent = open).
+         */
+        TrimInputRequest: {
+            instance_id: string;
+            strategy: components["schemas"]["StrategyEnum"];
+            /** Format: date-time */
+            begin?: string | null;
+            /** Format: date-time */
+            end?: string | null;
+            /**
+             * @description say what would go, and let nothing go
+             * @default false
+             */
+            dry_run: boolean;
+        };
+        /** @description A trim. `blocks` went so far; one that is not complete goes on in the background. */
+        TrimOutput: {
+            id: string;
+            instance_id: string;
+            instance_group: string;
+            blocks: number;
+            is_complete: boolean;
+        };
+        /** @description What a trim would take; lower bounds where `is_complete` is false. Blocks in two places count twice. */
+        TrimPreviewOutput: {
+            instance_id: string;
+            instance_group: string;
+            sentence: string;
+            blocks: number;
+            bytes: number;
+            by_storage: components["schemas"]["StorageShareOutput"][];
+            is_complete: boolean;
         };
         /** @enum {string} */
         TypeEnum: "nfs" | "hf3fs" | "vcns_hf3fs" | "mooncake" | "tair_mempool" | "dummy";
@@ -5085,6 +5177,142 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["PreviewOutput"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    cache_trim_create: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["TrimInputRequest"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TrimPreviewOutput"];
+                };
+            };
+            202: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TrimOutput"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    capacity_evictions: {
+        parameters: {
+            query: {
+                /** @description 100 without it */
+                at_most?: number;
+                instance_id: string;
+                /** @description of one block; absent = what went last */
+                key?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["EvictionsOutput"][];
                 };
             };
             400: {

@@ -32,7 +32,7 @@ CHOSEN = {"chosen_blocks": 40, "chosen_bytes": 4000}
 
 @pytest.fixture
 def trouble(index: redis.Redis) -> None:
-    entry = {"since": time.time() - 60, "reason": "block record 17 cannot be read"}
+    entry = {"since": round((time.time() - 60) * 1000), "reason": "block record 17 cannot be read"}
     index.hset(keyspace.RECLAIM_TROUBLES, "chat", json.dumps(entry))
 
 
@@ -94,18 +94,18 @@ def test_a_run_that_failed(report: Report) -> None:
 
 
 def test_a_group_that_fills_up_faster_than_it_is_emptied(index: redis.Redis, model: InstanceEntry) -> None:
-    """Of 1,000,000 bytes with a high mark of 0.8: the middle is 900,000."""
+    """Of 10,000,000 bytes with a high mark of 0.8: the middle is 9,000,000."""
     usage = keyspace.group(model.group_number)
-    index.hset(usage, mapping={"u": 880_000, "r": 20_000, "p": 0})
+    index.hset(usage, mapping={"u": 8_800_000, "r": 200_000, "p": 0})
     assert list(conditions.reclaim_behind({})) == []
-    index.hset(usage, mapping={"u": 900_000, "r": 20_000})
+    index.hset(usage, mapping={"u": 9_000_000, "r": 200_000})
     (finding,) = conditions.reclaim_behind({})
     assert (finding.subject, finding.value, finding.groups) == ("chat", 0.92, ("chat",))
     assert finding.message == (
-        "Group chat uses 92% of its quota, and reclaim, which begins at 800000 of 1000000 bytes, does not"
+        "Group chat uses 92% of its quota, and reclaim, which begins at 8000000 of 10000000 bytes, does not"
         " keep up."
     )
-    index.hset(usage, "p", 20_000)
+    index.hset(usage, "p", 200_000)
     assert list(conditions.reclaim_behind({})) == [], "what waits for its deletion is on its way out"
 
 
