@@ -31,7 +31,11 @@ def run_duties() -> dict[str, Any]:
                 return {}
             quarantine_ms = settings.KVCM_REUSE_QUARANTINE_S * 1000
             report = await duties_run(
-                session, owner=owner, quarantine_ms=quarantine_ms, registry_version=version
+                session,
+                owner=owner,
+                quarantine_ms=quarantine_ms,
+                registry_version=version,
+                reasons_kept_ms=settings.KVCM_EVICTIONS_KEPT_S * 1000,
             )
             return asdict(report)
 

@@ -72,7 +72,9 @@ class PendingList(Protocol):
         """Returns when everything written so far would survive a crash of the server."""
         ...
 
-    async def done(self, handles: Sequence[bytes]) -> None: ...
+    async def done(self, handles: Sequence[bytes], *, are_left: bool = False) -> None:
+        """They are over; with `are_left` their objects stay on a storage that was given up."""
+        ...
 
     async def postpone(self, handles: Sequence[bytes], delay_ms: int) -> None: ...
 
@@ -87,6 +89,11 @@ class PendingList(Protocol):
 
 class Deleter(Protocol):
     """Frees objects of one storage (kvcm_platform.duties wires it to storage.backend)."""
+
+    @property
+    def leaves_objects(self) -> bool:
+        """Whether it only says that objects are gone: nobody will ever delete them."""
+        ...
 
     async def delete(self, objects: Sequence[PendingObject]) -> list[str]:
         """One reason per object, "" where it is gone; an ObjectRefused says nothing about the storage."""

@@ -249,7 +249,7 @@ class Executor:
         kept = [one for one, reason in zip(deletions, reasons, strict=True) if reason]
         if gone:
             await self._note(lane, NO_BACK_OFF)
-            await pending.done([one.handle for one in gone])
+            await pending.done([one.handle for one in gone], are_left=deleter.leaves_objects)
             self._report.deleted += len(gone)
             self._report.deleted_on[lane.number] = self._report.deleted_on.get(lane.number, 0) + len(gone)
             await deleter.settled([item for one in gone for item in one.objects])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import structlog
 from redis.exceptions import RedisError
@@ -24,6 +25,7 @@ MOST_FAILURES = 16
 class BackendDeleter:
     """One storage's deleter (core.deletion.Deleter)."""
 
+    leaves_objects: ClassVar[bool] = False
     backend: DataStorageBackend
 
     async def delete(self, objects: Sequence[PendingObject]) -> list[str]:
@@ -50,8 +52,11 @@ class BackendDeleter:
         await self.backend.settled(_freed(objects))
 
 
+@dataclass(frozen=True, slots=True)
 class NothingLeft:
-    """The deleter of objects that are gone with what held them (StorageEntry.has_lost)."""
+    """The deleter of objects that are gone with what held them, or given up (StorageEntry.has_lost)."""
+
+    leaves_objects: bool
 
     async def delete(self, objects: Sequence[PendingObject]) -> list[str]:
         return [""] * len(objects)
@@ -77,7 +82,7 @@ class Deleters:
     def of(self, number: int) -> Deleter | str:
         known = self._storages.get(number)
         if known is not None and known.has_lost(number):
-            return NothingLeft()
+            return NothingLeft(number not in known.lost_numbers)
         backend = self.backend(number)
         if backend is None:
             storage = self._storages[number]

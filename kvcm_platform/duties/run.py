@@ -21,7 +21,7 @@ from kvcm_platform.duties.deletions import Deletions
 from kvcm_platform.duties.lease import lease_keep
 from kvcm_platform.duties.session import IndexSession
 from kvcm_platform.duties.verify import Verification
-from kvcm_platform.index import keyspace, leaving, pools, sweeps, tickets, trims
+from kvcm_platform.index import gone, keyspace, leaving, pools, sweeps, tickets, trims
 from kvcm_platform.index.connection import Fenced
 from kvcm_platform.index.pending import QUARANTINE_MS
 from kvcm_platform.index.shards import shards_of
@@ -68,6 +68,7 @@ class DutyRun:
         batch: int,
         quarantine_ms: int,
         registry_version: int | None,
+        reasons_kept_ms: int,
     ) -> None:
         self._session = session
         self._index = session.index
@@ -76,6 +77,7 @@ class DutyRun:
         self._batch = batch
         self._quarantine_ms = quarantine_ms
         self._registry_version = registry_version
+        self._reasons_kept_ms = reasons_kept_ms
         self._swept_at = 0.0
         self.report = DutiesReport()
 
@@ -98,6 +100,7 @@ class DutyRun:
         await self._index.pusher.flush()
         shards = [shard for entry in self._session.instances for shard in shards_of(entry)]
         self.report.pushes += await sweeps.sweep_pushes(self._index, shards)
+        await gone.forget_old(self._index, shards, self._reasons_kept_ms)
 
     async def _verify(self) -> int:
         """An index in doubt is checked for half of the run at most: what is due must not wait for it."""
@@ -214,10 +217,13 @@ async def duties_run(
     batch: int = DELETE_BATCH,
     quarantine_ms: int = QUARANTINE_MS,
     registry_version: int | None = None,
+    reasons_kept_ms: int = gone.KEPT_SECONDS * 1000,
 ) -> DutiesReport:
     """`batch`: deletions of a shard that are carried out together, behind one wait for their marks.
 
     `quarantine_ms`: how long the places of failed writes are kept from others. `registry_version`: the
     database's; without it nothing is done about blocks on numbers that no storage has (strays.py).
+    `reasons_kept_ms`: how long it can be asked why a block left.
     """
-    return await DutyRun(session, seconds, owner, batch, quarantine_ms, registry_version).run()
+    run = DutyRun(session, seconds, owner, batch, quarantine_ms, registry_version, reasons_kept_ms)
+    return await run.run()

@@ -7,8 +7,7 @@ whoever dies in between.
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +24,7 @@ if TYPE_CHECKING:
 
 CALL_BLOCKS = 128
 """Blocks that one call marks: reads must not wait for more (DESIGN 4.1)."""
+SHARDS_AT_ONCE = 256
 RUN_ID = codec.RUN_ID
 _NOT_OF_A_RUN = (Fenced, IndexUnavailable, StaleGeneration)
 """Errors that say nothing about what was to be evicted."""
@@ -198,12 +198,9 @@ async def accounts(
     if not ids:
         return found
     names = [f"{run_id.hex()}:{what}" for run_id in ids for what in _WHAT]
-    by_server = _by_server(index, shards)
-    for bases in by_server.values():
-        replies = await index.connection.pipeline(
-            [("HMGET", keyspace.evictions(base), *names) for base in bases]
-        )
-        for reply in replies:
+    commands = [("HMGET", keyspace.evictions(shard.base), *names) for shard in shards]
+    for at in range(0, len(commands), SHARDS_AT_ONCE):
+        for reply in await index.connection.pipeline(commands[at : at + SHARDS_AT_ONCE]):
             amounts = [int(raw or 0) for raw in reply]
             for number, run_id in enumerate(ids):
                 part = amounts[number * len(_WHAT) : (number + 1) * len(_WHAT)]
@@ -217,13 +214,6 @@ async def forget_accounts(index: RedisIndex, shards: Iterable[ShardRef], run_ids
     names = [f"{run_id.hex()}:{what}" for run_id in run_ids for what in _WHAT]
     if not names:
         return
-    for bases in _by_server(index, shards).values():
-        await index.connection.pipeline([("HDEL", keyspace.evictions(base), *names) for base in bases])
-
-
-def _by_server(index: RedisIndex, shards: Iterable[ShardRef]) -> Mapping[Any, Sequence[str]]:
-    """Bases of shards by the server that holds them: none of the servers waits for another's pipeline."""
-    found: dict[Any, list[str]] = defaultdict(list)
-    for shard in shards:
-        found[index.connection.server_of(shard.base)].append(shard.base)
-    return found
+    commands = [("HDEL", keyspace.evictions(shard.base), *names) for shard in shards]
+    for at in range(0, len(commands), SHARDS_AT_ONCE):
+        await index.connection.pipeline(commands[at : at + SHARDS_AT_ONCE])

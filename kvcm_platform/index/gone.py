@@ -6,9 +6,9 @@ Kept for KVCM_EVICTIONS_KEPT_S, and for the last 16,384 or so calls that took so
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import redis
 
@@ -16,7 +16,10 @@ from kvcm_platform.core.registry import InstanceEntry
 
 from . import codec, keyspace
 from .placed_client import PlacedClient
-from .shards import of_keys, shards_of
+from .shards import ShardRef, of_keys, shards_of
+
+if TYPE_CHECKING:
+    from .redis_index import RedisIndex
 
 REMOVED = "remove"
 """An engine or an operator removed it."""
@@ -30,6 +33,10 @@ LOST = "lost"
 """Its object was found missing."""
 _RECLAIM, _TRIM, _CLEARED = "reclaim:", "trim:", "cleared:"
 
+KEPT_SECONDS = 86_400
+FORGET_MS = 60_000
+"""What is older than it is kept goes this often."""
+SHARDS_AT_ONCE = 256
 PAGE = 64
 """Entries a look."""
 LOOK_SECONDS = 1.0
@@ -99,6 +106,20 @@ def gone_recent(client: redis.Redis | PlacedClient, entry: InstanceEntry, at_mos
                 break
         found += here
     return sorted(found, key=lambda one: -one.at_ms)[:limit]
+
+
+async def forget_old(index: RedisIndex, shards: Sequence[ShardRef], kept_ms: int) -> bool:
+    """Drops what is older than `kept_ms`, once a FORGET_MS whoever asks; False when it is not yet time.
+
+    Raises redis.RedisError.
+    """
+    if not await index.connection.call("SET", keyspace.GONE_TRIMMED, "1", "NX", "PX", FORGET_MS):
+        return False
+    oldest = max(0, index.now_ms() - kept_ms)
+    commands = [("XTRIM", keyspace.gone(shard.base), "MINID", "~", oldest) for shard in shards]
+    for at in range(0, len(commands), SHARDS_AT_ONCE):
+        await index.connection.pipeline(commands[at : at + SHARDS_AT_ONCE])
+    return True
 
 
 def _holds(keys: bytes, wanted: bytes) -> bool:

@@ -49,6 +49,10 @@ TRIMS = "kvcm:trims"
 """Hash of trims not yet finished: trim id -> JSON."""
 TRIM_CURSORS = "kvcm:trims:cursors"
 """How far each has come: trim id -> cursor of the scan."""
+GONE_TRIMMED = TRIMS + ":gone"
+"""There until the streams of why blocks left are to be shortened again; like the leases of trims, where the
+index is.
+"""
 
 
 def instance(number: int, shard: int) -> str:

@@ -104,13 +104,10 @@ class RedisPending:
     async def durable(self) -> None:
         await self._durability.wait(self._shard.base)
 
-    async def done(self, handles: Sequence[bytes]) -> None:
-        await self._over(handles, is_orphaned=False)
-
-    async def _over(self, handles: Sequence[bytes], *, is_orphaned: bool) -> None:
+    async def done(self, handles: Sequence[bytes], *, are_left: bool = False) -> None:
         for at in range(0, len(handles), CHUNK):
             await self._index.function(
-                *("kvcm_deleted", self._shard.base, self._quarantine_ms, int(is_orphaned)),
+                *("kvcm_deleted", self._shard.base, self._quarantine_ms, int(are_left)),
                 *handles[at : at + CHUNK],
             )
         self._index.pusher.mark(self._shard)
@@ -129,7 +126,7 @@ class RedisPending:
                 *("FCALL", "kvcm_orphan", 1, keyspace.storage(deletion.storage_number)),
                 *(member, deletion.size, deletion.entry),
             )
-        await self._over([deletion.handle for deletion in deletions], is_orphaned=True)
+        await self.done([deletion.handle for deletion in deletions], are_left=True)
 
 
 async def set_aside_of(index: RedisIndex, shards: Sequence[ShardRef]) -> dict[int, list[ShardRef]]:

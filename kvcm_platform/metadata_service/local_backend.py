@@ -7,6 +7,7 @@ removed instances. Redis is told the figures.
 from __future__ import annotations
 
 import asyncio
+import time
 
 import structlog
 from redis.exceptions import RedisError
@@ -23,6 +24,7 @@ from kvcm_platform.index.local.connection import LocalConnection
 from kvcm_platform.index.local.index import LocalIndex
 from kvcm_platform.index.local.server import LocalServer
 from kvcm_platform.index.registry_mirror import RegistryMirror
+from kvcm_platform.index.shards import shards_of
 from kvcm_platform.settings.env import Env
 
 from .background import every
@@ -33,6 +35,7 @@ DUTIES_SECONDS = 0.5
 LIMITS_SECONDS = 0.1
 SHOW_SECONDS = 0.5
 LOOK_SECONDS = 0.5
+FORGET_SECONDS = 60.0
 DELETE_BATCH = 1024
 """Deletions that wait for one snapshot together: 1024 hold the loop for up to 40 ms, 2048 for 150."""
 
@@ -48,8 +51,10 @@ class LocalBackend:
         self._batch = run.DELETE_BATCH if self._memory is None else DELETE_BATCH
         self._mirror = mirror
         self._quarantine_ms = env["KVCM_REUSE_QUARANTINE_S"] * 1000
+        self._reasons_kept_ms = env["KVCM_EVICTIONS_KEPT_S"] * 1000
         self.index = LocalIndex(LocalConnection(LocalServer(self._store), redis), mirror, env.node_id)
         self._gone: list[InstanceEntry] = []
+        self._forgot_at = 0.0
 
     async def run(self) -> None:
         """Runs all loops until cancelled. Raises DomainError when only a new process can go on."""
@@ -89,10 +94,28 @@ class LocalBackend:
         numbers = {entry.number for entry in residents} - {entry.number for entry in self._gone}
         away = frozenset(e.number for e in registry.instances.values() if e.number not in numbers)
         session = IndexSession(self.index, registry, tuple(self._gone), away)
-        await duties_run(session, batch=self._batch, quarantine_ms=self._quarantine_ms)
+        await duties_run(
+            session,
+            batch=self._batch,
+            quarantine_ms=self._quarantine_ms,
+            reasons_kept_ms=self._reasons_kept_ms,
+        )
+        await self._forget_reasons()
         for entry in self._gone:
             if residents.is_over(entry):
                 await residents.forget(entry)
+
+    async def _forget_reasons(self) -> None:
+        """In Redis; here the duties see to it."""
+        now = time.monotonic()
+        if now - self._forgot_at < FORGET_SECONDS:
+            return
+        self._forgot_at = now
+        shards = [shard for entry in self.index.residents for shard in shards_of(entry)]
+        try:
+            await self.index.residents.gone.forget_old(shards, self._reasons_kept_ms)
+        except RedisError:
+            log.debug("old reasons cannot be dropped now")
 
     async def close(self) -> None:
         """The last figures, and the store. Raises OSError."""

@@ -157,6 +157,12 @@ KNOBS: tuple[Knob, ...] = (
         str(1 << 20),
         "size of a value where a key-value instance gives none in its `user_data`",
     ),
+    Knob(
+        "KVCM_EVICTIONS_KEPT_S",
+        _integer(60, 30 * 86_400),
+        "86400",
+        "how long it can be asked why a block left",
+    ),
     Knob("KVCM_MAX_KEYS", _integer(1, 1 << 16), "65536", "block keys a call; 65536 at most"),
     Knob("KVCM_MAX_TOKENS", _integer(1, 1 << 28), str(4 << 20), "token ids a call"),
     Knob("KVCM_MAX_MESSAGE_MB", _integer(1, 1024), "64", "size of one call in MiB"),

@@ -18,6 +18,7 @@ from kvcm_platform.duties import copy_bytes
 from kvcm_platform.duties.copy_waves import Migration, Stop, Tally
 from kvcm_platform.index import copying
 from kvcm_platform.index.connection import Fenced
+from kvcm_platform.index.gone import gone_of
 from kvcm_platform.transfer import TransferError, Transfers
 from tests.support.copies import BLOCK, Tiers, host_of, tiers
 
@@ -143,6 +144,18 @@ async def test_uses_fade_and_are_few(two: Tiers, monkeypatch) -> None:
     before = await two.heat()
     await two.use(range(101, 117), 5)
     assert await two.heat() == before
+
+
+async def test_why_a_source_went_can_be_asked(two: Tiers) -> None:
+    """A copy that failed is no reason: its block went nowhere, or something else took it."""
+    keys = list(range(1, 65))
+    await two.write(keys)
+    copy = await two.open_copy(keys)
+    await two.move_bytes(copy)
+    await two.plane.service.remove_cache("model-a", Blocks(keys[:32], ()), None)
+    await copying.finish_copy(two.index, copy, [True] * 64)
+    told = {key: [one.reason for one in gone_of(two.plane.client, two.instance, key, 9)] for key in keys}
+    assert told == {key: ["remove"] if key <= 32 else ["moved"] for key in keys}
 
 
 async def test_a_removal_in_the_middle_wins(two: Tiers) -> None:

@@ -255,6 +255,16 @@ async def test_what_is_left_on_a_storage_that_nobody_knows_is_orphaned_on_the_ac
     assert (await plane.recount()).drift == {}
 
 
+async def test_what_was_given_up_with_its_storage_is_orphaned_on_the_account(plane, tmp_path):
+    await plane.write(KEYS[:10])
+    await evict_all(plane)
+    plane.publish(3, storage(tmp_path / "nfs", is_leaving=True, is_abandoned=True, is_available=False))
+    plane.make_due()
+    assert (await plane.duties()).deletions.deleted == 10
+    assert await account(plane) == RunAccount(10, 10 * SIZE, orphaned_blocks=10, orphaned_bytes=10 * SIZE)
+    assert (await plane.recount()).drift == {}
+
+
 async def test_accounts_of_several_runs_over_all_shards_and_forgetting_them(plane):
     plane.publish(2, instance("model-b", 0xDEF, shards=4))
     await plane.mirror.refresh()

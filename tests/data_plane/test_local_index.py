@@ -26,10 +26,12 @@ from kvcm_platform.duties.run import duties_run
 from kvcm_platform.duties.session import index_session
 from kvcm_platform.index import keyspace, leaving, registry, stats
 from kvcm_platform.index.embedded import memory, snapshot
+from kvcm_platform.index.gone import gone_of, gone_recent
 from kvcm_platform.index.homecoming import take_memory_back
 from kvcm_platform.index.local import residents
 from kvcm_platform.index.local.index import LocalIndex
 from kvcm_platform.index.local.server import FUNCTIONS, LEASE_FUNCTIONS
+from kvcm_platform.index.shards import shards_of
 from kvcm_platform.storage import marker
 from tests.support.data_plane import DataPlane, data_plane, found, group, instance, storage
 from tests.support.local_client import LocalClient, local_client
@@ -113,6 +115,23 @@ async def test_figures_reach_redis_and_stay_when_nothing_changes(home):
     await home.plane.service.trim_cache("model-a", 2, 0, 0)
     await home.index.residents.show()
     assert stats.instance_usages(home.redis, [instance()])["model-a"].used_bytes == 0
+
+
+async def test_why_blocks_left_is_told_in_redis(home):
+    await home.plane.write(KEYS)
+    await home.plane.service.remove_cache("model-a", Blocks(KEYS[:10], ()), None)
+    assert gone_of(home.redis, instance(), 3, 9) == []
+    for _ in range(2):  # once, whoever asks for figures again
+        await home.index.residents.show()
+        assert [one.reason for one in gone_of(home.redis, instance(), 3, 9)] == ["remove"]
+    await home.plane.service.remove_cache("model-a", Blocks(KEYS[10:12], ()), None)
+    await home.index.residents.show()
+    assert sorted(one.key for one in gone_recent(home.redis, instance(), 100)) == KEYS[:12]
+    (shard,) = shards_of(instance())
+    await home.index.residents.gone.forget_old([shard], 3_600_000)
+    assert len(gone_recent(home.redis, instance(), 100)) == 12
+    await home.index.residents.gone.drop(shard)
+    assert gone_recent(home.redis, instance(), 100) == []
 
 
 async def test_the_tasks_of_control_leave_these_instances_alone(home):

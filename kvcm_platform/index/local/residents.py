@@ -19,6 +19,7 @@ from kvcm_platform.index.shards import ShardRef, shards_of
 from kvcm_platform.index.usage import push_command
 
 from .connection import LocalConnection
+from .gone import GoneMirror
 from .keys import Transaction
 
 RESIDENTS = "residents"
@@ -42,6 +43,7 @@ class Residents:
         self._local = connection
         self._redis = connection.remote
         self._node_id = node_id
+        self.gone = GoneMirror(self._keys, self._redis)
         self._known = {
             int(number): Resident(instance_from_dict(data["entry"]), data["version"])
             for number, raw in self._keys.hash_items(RESIDENTS)
@@ -93,6 +95,7 @@ class Residents:
         """The last of a removed instance is gone here: its figures go from Redis, and it from the lists."""
         for shard in shards_of(entry):
             await self._redis.call("DEL", shard.base)
+            await self.gone.drop(shard)
             await self._redis.call(*self._ended(shard))
             self._shown.pop(shard, None)
         await self._redis.call("HDEL", keyspace.LEAVING, entry.number)
@@ -108,9 +111,10 @@ class Residents:
         return push_command(shard, usage, {})
 
     async def show(self) -> None:
-        """Brings figures that changed since the last time into Redis, for pages and reports."""
+        """Brings what changed since the last time into Redis, for pages and reports."""
         for entry in self:
             for shard in shards_of(entry):
+                await self.gone.tell([shard])
                 fields = self._figures(entry, shard)
                 before = self._shown.get(shard)
                 if fields == before:

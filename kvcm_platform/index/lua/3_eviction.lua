@@ -2,39 +2,43 @@
 
 local LOOK = 512 -- blocks that one call reads, so that nobody waits long for it
 
--- Where the location lies that belongs to a run. Raises an error where the record is not whole.
+-- The location of a record that belongs to a run: where it begins and ends, its status, ref, bytes and time; nil when
+-- there is none. Raises an error where the record is not whole.
 local function location_of(record, run)
   local at, length = 1, #record
   while at <= length do
-    local stop = at + HEADER + struct.unpack('>I3', record, at + 33) - 1
+    local status, ref, owner, size, time, wire = struct.unpack('>BxI3c10I6I6xxxxxxI3', record, at)
+    local stop = at + HEADER + wire - 1
     if stop > length then error('a record ends before its last location does') end
-    if sub(record, at + 5, at + 14) == run then return at, stop end
+    if owner == run then return at, stop, status, ref, size, time end
     at = stop + 1
   end
   return nil
 end
 
--- What goes of one run, from its tail: a list of {key, begin, end, ref, bytes}, and how many blocks stay because
--- one behind them, or they themselves, are being written or too young. Changes nothing.
-local function choose(run, blob, records, most, written_before, wanted)
-  local chosen = {}
+-- What goes of one run, from its tail, is added to `going`: {key, begin, end, ref, bytes, run}. Returns how many blocks
+-- stay because they, or one behind them, are being written or too young. Changes nothing else.
+local function choose(going, run, blob, records, most, written_before, wanted)
+  local left = most
   for at = #blob - 7, 1, -8 do
-    if #chosen >= most then break end
+    if left == 0 then break end
     local key = sub(blob, at, at + 7)
-    local begins, ends
-    if records[key] then begins, ends = location_of(records[key], run) end
-    if begins then
-      local status, ref, size, time = struct.unpack('>BxI3xxxxxxxxxxI6I6', records[key], begins)
+    local record = records[key]
+    if record then
+      local begins, ends, status, ref, size, time = location_of(record, run)
       if status == WRITING or (status == SERVING and time > written_before) then
-        return chosen, math.min(most - #chosen, (at + 7) / 8)
+        return math.min(left, (at + 7) / 8)
       elseif status == SERVING then
-        if not wanted or wanted[ref % 65536] then chosen[#chosen + 1] = {key, begins, ends, ref, size} end
-      elseif status ~= DELETING then
+        if not wanted or wanted[ref % 65536] then
+          left = left - 1
+          going[#going + 1] = {key, begins, ends, ref, size, run}
+        end
+      elseif status and status ~= DELETING then
         error('a location has the state ' .. status)
       end
     end
   end
-  return chosen, 0
+  return 0
 end
 
 -- kvcm_evict: ARGV: gen, id of the reclaim run (8 bytes), delay ms, ms up to which a block must have been finished,
@@ -75,38 +79,36 @@ register('kvcm_evict', function(keys, args)
     for i, record in ipairs(call('HMGET', base .. ':b', unpack(fields))) do records[fields[i]] = record end
   end
   for _, i in ipairs(looked) do
-    local is_whole, chosen, passed = pcall(choose, names[i], blobs[i], records, tonumber(args[i * 3 + 5]),
+    local before = #going
+    local is_whole, found = pcall(choose, going, names[i], blobs[i], records, tonumber(args[i * 3 + 5]),
       written_before, wanted)
     if is_whole then
-      young = young + passed
-      for _, one in ipairs(chosen) do
-        one.run = names[i]
-        going[#going + 1] = one
-      end
+      young = young + found
     else
+      for at = #going, before + 1, -1 do going[at] = nil end
       poisoned[#poisoned + 1] = names[i]
-      poisoned[#poisoned + 1] = tostring(chosen)
+      poisoned[#poisoned + 1] = tostring(found)
     end
   end
   -- All that could fail was read by now: from here on there are changes.
-  local dues, values, sets, changed, told, totals = {}, {}, {}, {}, {}, {}
-  for _, one in ipairs(going) do
+  local dues, values, changed, told, totals = {}, {}, {}, {}, {}
+  local marked, flag = char(DELETING), 'e' .. id
+  for n, one in ipairs(going) do
     local key, begins, ends, ref = one[1], one[2], one[3], one[4]
-    local record, marked = records[key], char(DELETING)
+    local record, total = records[key], totals[ref]
     local entry = marked .. sub(record, begins + 1, ends)
-    local member, total = sub(entry, 6, 13) .. key, totals[ref]
-    dues[#dues + 1] = due
-    dues[#dues + 1] = member
-    values[#values + 1] = member
-    values[#values + 1] = 'e' .. id .. entry
-    records[key] = sub(record, 1, begins - 1) .. entry .. sub(record, ends + 1)
-    changed[key], told[one.run] = true, true
+    local member = sub(entry, 6, 13) .. key
+    dues[n * 2 - 1], dues[n * 2] = due, member
+    values[n * 2 - 1], values[n * 2] = member, flag .. entry
+    if ends - begins + 1 < #record then entry = sub(record, 1, begins - 1) .. entry .. sub(record, ends + 1) end
+    records[key], changed[key], told[one[6]] = entry, true, true
     if not total then
       total = {0, 0}
       totals[ref] = total
     end
     total[1], total[2] = total[1] + 1, total[2] + one[5]
   end
+  local sets = {}
   local dropped, usage, accounts, by_ref = {}, usage_delta(), run_accounts(), {}
   for key in pairs(changed) do
     dropped[#dropped + 1] = key
