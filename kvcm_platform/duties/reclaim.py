@@ -20,9 +20,10 @@ from kvcm_platform.core.reclaim.marks import ReclaimUsage, Subject, demands
 from kvcm_platform.core.reclaim.open_run import OpenRun
 from kvcm_platform.core.reclaim.runs import ReclaimRequest, RunReport, RunState, Stop, Trigger
 from kvcm_platform.core.registry import GroupEntry
-from kvcm_platform.duties.reclaim_group import MOST_ERRORS, GroupTask, GroupWork, is_aged, request_dict
+from kvcm_platform.duties.reclaim_group import MOST_ERRORS, GroupTask, GroupWork, is_aged
 from kvcm_platform.duties.reclaim_hold import reclaim_hold
 from kvcm_platform.duties.reclaim_settling import account, is_reachable, settle
+from kvcm_platform.duties.reclaim_targets import request_dict
 from kvcm_platform.duties.reclaim_work import GroupPlace
 from kvcm_platform.duties.session import IndexSession
 from kvcm_platform.index import keyspace, waking

@@ -12,6 +12,17 @@ from kvcm_platform.core.reclaim.runs import ReclaimRequest, RunReport, RunState,
 from kvcm_platform.core.registry import GroupEntry, InstanceEntry
 from kvcm_platform.core.types import ReclaimPolicy
 from kvcm_platform.duties.reclaim_choice import Target
+from kvcm_platform.duties.reclaim_targets import (
+    amount_of,
+    is_to_low_marks,
+    lowering,
+    narrowed,
+    request_dict,
+    request_scope,
+    scope_dict,
+    target_of,
+    unfit,
+)
 from kvcm_platform.duties.reclaim_work import GroupPlace, RunWork
 from kvcm_platform.index import keyspace, served, waking
 from kvcm_platform.index.held_bytes import read_usage
@@ -205,7 +216,7 @@ class GroupWork:
         run = self._new_run(Trigger.REQUEST, request.id)
         run.report.request = request_dict(request)
         run.report.began_ms = self._place.hold.index.now_ms()
-        reason = self._unfit(request)
+        reason = unfit(self._place.registry, self._place.instances, request)
         if reason:
             run.report.state, run.report.stop = RunState.FAILED, Stop.ERRORS.value
             run.report.detail, run.report.ended_ms = reason, run.report.began_ms
@@ -220,34 +231,20 @@ class GroupWork:
         await self._place.book.report(run.report)
         await self._carry_out(run, self._by_request(run))
 
-    def _unfit(self, request: ReclaimRequest) -> str:
-        if request.instance_id and not any(
-            entry.instance_id == request.instance_id for entry in self._place.instances
-        ):
-            return f"instance {request.instance_id} is not in group {request.group}"
-        if request.storage and request.storage not in self._place.registry.storages:
-            return f"storage {request.storage} does not exist"
-        return ""
-
     async def _want(self, run: OpenRun, request: ReclaimRequest) -> None:
         """Turns what was asked for into an amount."""
+        place = self._place
         if request.idle_seconds:
-            run.idle_before_ms = self._place.hold.index.now_ms() - request.idle_seconds * 1000
-        if request.blocks:
-            run.amount, run.in_blocks = request.blocks, True
-        elif request.bytes:
-            run.amount = request.bytes
-        elif request.percent:
-            scope = self._scope_of(request)
-            amounts = await served.served_amounts(self._place.hold.index, self._place.instances)
-            _, evictable = served.total(amounts, scope.numbers, scope.instance)
-            run.amount = int(evictable * request.percent / 100)
-        elif not request.idle_seconds:
+            run.idle_before_ms = place.hold.index.now_ms() - request.idle_seconds * 1000
+        if is_to_low_marks(request):
             run.to_low_marks = True
-            self._note(run, lowering(self._place, self._usage))
+            self._note(run, lowering(place.registry, place.group, place.instances, self._usage))
+        else:
+            amounts = await served.served_amounts(place.hold.index, place.instances)
+            run.amount, run.in_blocks = amount_of(request, self._scope_of(request), amounts)
 
     def _scope_of(self, request: ReclaimRequest) -> Target:
-        return request_scope(self._place, request)
+        return request_scope(self._place.registry, self._place.instances, request)
 
     def _by_request(self, run: OpenRun) -> Callable[[], Awaitable[list[Target]]]:
         request = ReclaimRequest.from_dict(run.report.request or {})
@@ -269,60 +266,6 @@ class GroupWork:
             ]
 
         return targets
-
-
-def scope_dict(one: Demand) -> dict[str, object]:
-    """As RunReport.scopes has it."""
-    return {
-        "scope": one.scope.value,
-        "subject": one.subject,
-        "used": one.used,
-        "limit": one.limit,
-        "high": one.high,
-        "low": one.low,
-        "need": one.need,
-    }
-
-
-def request_dict(request: ReclaimRequest) -> dict[str, object]:
-    return {name: getattr(request, name) for name in request.__dataclass_fields__}
-
-
-def target_of(one: Demand) -> Target:
-    name = (one.scope.value, one.subject)
-    return Target(name, one.need, one.scope is Scope.KEYS, one.numbers, one.instance_number)
-
-
-def narrowed(target: Target, scope: Target) -> Target | None:
-    """What of a target lies within a request's scope; None = nothing can."""
-    if None not in (target.instance, scope.instance) and target.instance != scope.instance:
-        return None
-    numbers = target.numbers
-    if scope.numbers is not None:
-        numbers = scope.numbers if numbers is None else numbers & scope.numbers
-    instance = target.instance if scope.instance is None else scope.instance
-    return Target(target.name, target.amount, target.in_blocks, numbers, instance, target.idle_before_ms)
-
-
-def lowering(place: GroupPlace, usage: ReclaimUsage) -> list[Demand]:
-    """What it takes to bring every limit of a group down to its low mark, wherever it is now."""
-    group = place.group
-    every = [
-        Subject(Scope.GROUP, group.name),
-        *(Subject(Scope.STORAGE_TYPE, kind.value) for kind in group.quota.per_type),
-        *(Subject(Scope.STORAGE, name) for name in place.registry.storages),
-        *(Subject(Scope.KEYS, entry.instance_id) for entry in place.instances),
-    ]
-    return demands(place.registry, group, usage, begun=every)
-
-
-def request_scope(place: GroupPlace, request: ReclaimRequest) -> Target:
-    storage = place.registry.storages.get(request.storage)
-    numbers = frozenset(storage.numbers) if storage is not None else None
-    instance = next(
-        (entry.number for entry in place.instances if entry.instance_id == request.instance_id), None
-    )
-    return Target(("", ""), None, numbers=numbers, instance=instance)
 
 
 def ttl_pace_ms(ttl_seconds: int) -> int:

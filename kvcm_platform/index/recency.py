@@ -1,6 +1,7 @@
 """Refreshes the recency of runs that reads used: collected per run, flushed about once a second.
 
-For groups whose policy brings blocks back (core/migration.py) it is also counted how often.
+For groups whose policy brings blocks back (core/migration.py), and for those that give back what is
+used least, it is also counted how often.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from kvcm_platform.core import migration
 from kvcm_platform.core.registry import InstanceEntry, Registry
+from kvcm_platform.core.types import ReclaimPolicy
 
 from . import codec, keyspace, records
 from .connection import Connection, each_to_its_end
@@ -48,6 +50,8 @@ class RecencyBuffer:
         self._run_count = self._key_count = 0
         self._counted: dict[int, bytes] = {}
         """Instances whose uses are counted -> numbers of the storages where they count, two bytes each."""
+        self._ranked: frozenset[int] = frozenset()
+        """Those whose runs are given back by how often they are used."""
         self._counted_of: Registry | None = None
         self._uses: dict[int, Counter[bytes]] = {}
         self._chunk_uses: Counter[tuple[int, int]] = Counter()
@@ -61,6 +65,10 @@ class RecencyBuffer:
                 number: b"".join(storage.to_bytes(2) for storage in storages)
                 for number, storages in migration.promoting(registry).items()
             }
+            ranked = {g.name for g in registry.groups.values() if g.reclaim.policy is ReclaimPolicy.LFU}
+            self._ranked = frozenset(
+                entry.number for entry in registry.instances.values() if entry.group in ranked
+            )
 
     def touch(self, instance: InstanceEntry, found: Sequence[bytes | None], depth: int, tick: int) -> None:
         if self._run_count > MAX_RUNS:
@@ -72,7 +80,7 @@ class RecencyBuffer:
         for run, position in touched.items():
             rows[run] = (position, tick)
         self._run_count += len(rows) - before
-        if instance.number in self._counted:
+        if instance.number in self._counted or instance.number in self._ranked:
             self._uses.setdefault(instance.number, Counter()).update(touched.keys())
 
     def touch_runs(self, instance_number: int, runs: dict[bytes, int], depth: int, tick: int) -> None:
@@ -81,7 +89,7 @@ class RecencyBuffer:
             self.dropped += 1
             return
         self._chunks[instance_number, id(runs)] = (runs, depth, tick)
-        if instance_number in self._counted:
+        if instance_number in self._counted or instance_number in self._ranked:
             self._chunk_uses[instance_number, id(runs)] += 1
 
     def touch_keys(self, instance: InstanceEntry, keys: Sequence[int], depth: int, tick: int) -> None:
@@ -137,12 +145,14 @@ class RecencyBuffer:
         by_shard: dict[int, list[bytes]] = {}
         for run, times in uses.items():
             by_shard.setdefault(of_run(run), []).append(_USES.pack(run, times))
-        storages = self._counted.get(number, b"")
         for shard, items in by_shard.items():
             base = keyspace.instance(number, shard)
             for start in range(0, len(items), CHUNK):
                 blob = b"".join(items[start : start + CHUNK])
-                await self._index.function("kvcm_heat", base, storages, blob)
+                if number in self._counted:
+                    await self._index.function("kvcm_heat", base, self._counted[number], blob)
+                if number in self._ranked:
+                    await self._index.function("kvcm_uses", base, blob)
 
     async def _resolve(self, touches: Sequence[_KeyTouch], touched: _Touched) -> None:
         """Adds the runs of touched keys of one instance; the last touch of a key counts."""

@@ -1,7 +1,7 @@
 """The index in this process: opened, looked after and closed (KVCM_INDEX_BACKEND local or rocksdb).
 
 What control's tasks do for an index in Redis is done here: expired sessions, trims, deletions,
-removed instances. Redis is told the figures.
+removed instances, reclaim. Redis is told the figures.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from redis.exceptions import RedisError
 from kvcm_platform.core.errors import Code, DomainError
 from kvcm_platform.core.registry import InstanceEntry
 from kvcm_platform.duties import run
+from kvcm_platform.duties.reclaim import reclaim_round
 from kvcm_platform.duties.run import duties_run
 from kvcm_platform.duties.session import IndexSession
 from kvcm_platform.index.connection import Connection
@@ -32,6 +33,9 @@ from .background import every
 log = structlog.get_logger(__name__)
 
 DUTIES_SECONDS = 0.5
+RECLAIM_SECONDS = 0.25
+"""How often the marks are looked at."""
+RECLAIM_ROUND_SECONDS = 5.0
 LIMITS_SECONDS = 0.1
 SHOW_SECONDS = 0.5
 LOOK_SECONDS = 0.5
@@ -63,6 +67,7 @@ class LocalBackend:
         loops = [
             asyncio.create_task(every(LIMITS_SECONDS, "limits", self._follow_limits)),
             asyncio.create_task(every(DUTIES_SECONDS, "duties of the index", self.duties)),
+            asyncio.create_task(every(RECLAIM_SECONDS, "reclaim", self.reclaim)),
             asyncio.create_task(every(SHOW_SECONDS, "figures of the index", self.index.residents.show)),
             asyncio.create_task(every(LOOK_SECONDS, "store", self._look_after_store)),
         ]
@@ -86,16 +91,13 @@ class LocalBackend:
 
     async def duties(self) -> None:
         """One round. Without Redis, instances known to be removed stay so, and no other is."""
-        registry, residents = self._mirror.current, self.index.residents
+        residents = self.index.residents
         try:
-            self._gone = await residents.removed(registry)
+            self._gone = await residents.removed(self._mirror.current)
         except RedisError:
             log.debug("who was removed cannot be asked now")
-        numbers = {entry.number for entry in residents} - {entry.number for entry in self._gone}
-        away = frozenset(e.number for e in registry.instances.values() if e.number not in numbers)
-        session = IndexSession(self.index, registry, tuple(self._gone), away)
         await duties_run(
-            session,
+            self._session(),
             batch=self._batch,
             quarantine_ms=self._quarantine_ms,
             reasons_kept_ms=self._reasons_kept_ms,
@@ -104,6 +106,17 @@ class LocalBackend:
         for entry in self._gone:
             if residents.is_over(entry):
                 await residents.forget(entry)
+
+    def _session(self) -> IndexSession:
+        registry = self._mirror.current
+        numbers = {entry.number for entry in self.index.residents} - {entry.number for entry in self._gone}
+        away = frozenset(e.number for e in registry.instances.values() if e.number not in numbers)
+        return IndexSession(self.index, registry, tuple(self._gone), away)
+
+    async def reclaim(self) -> None:
+        """One round. Without Redis nothing can be put on record, so nothing goes."""
+        await self.index.pusher.flush()
+        await reclaim_round(self._session(), RECLAIM_ROUND_SECONDS, is_home=True)
 
     async def _forget_reasons(self) -> None:
         """In Redis; here the duties see to it."""

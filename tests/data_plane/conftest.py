@@ -22,7 +22,7 @@ SPREAD_MODULES = {
         "test_search_cache",
     ),
     *("test_clearing", "test_marks", "test_orphans", "test_touched_files"),
-    *("test_evicting", "test_reclaim"),
+    *("test_evicting", "test_reclaim", "test_reclaim_preview"),
     *("test_gone", "test_trim_counts"),
     *("test_pool_writes", "test_pool_recount"),
 }

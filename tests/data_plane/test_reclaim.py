@@ -303,3 +303,47 @@ async def test_the_marks_of_a_type_take_from_that_type(plane):
     assert (await reclaim(plane)).marked_blocks == 15
     (report,) = reports(plane)
     assert [one["scope"] for one in report.scopes] == ["storage_type"]
+
+
+async def used(plane: DataPlane, keys: list[int], times: int) -> None:
+    for _ in range(times):
+        await plane.match(keys)
+        plane.index.recency.count_for(plane.mirror.current)
+        await plane.index.recency.flush()
+
+
+async def test_what_is_used_least_goes_first(plane):
+    plane.publish(2, limited(100, 0.8, policy=ReclaimPolicy.LFU))
+    await plane.session()
+    plane.index.recency.count_for(plane.mirror.current)
+    await filled(plane)
+    for keys, times in zip(CHAINS[:9], [5, 5, 0, 5, 1, 9, 9, 9, 9], strict=True):
+        await used(plane, keys, times)
+    # By age the order would now be that of their last uses: 3, 1, 2, 4, 5 …
+    age(plane, CHAINS)
+    assert (await reclaim(plane)).marked_blocks == 15
+    assert await served(plane, CHAINS[2]) == []
+    assert len(await served(plane, CHAINS[4])) == 5
+    for keys in (*CHAINS[:2], CHAINS[3], *CHAINS[5:9]):
+        assert await served(plane, keys) == keys
+    (report,) = reports(plane)
+    assert report.policy == "lfu"
+    ask(plane, blocks=20)
+    await reclaim(plane)
+    # Of those used about as often the coldest go.
+    assert await served(plane, [*CHAINS[4], *CHAINS[0], *CHAINS[3]]) == CHAINS[3]
+    assert len(await served(plane, CHAINS[1])) == 5
+    await finish(plane)
+    entry = plane.mirror.current.instances["model-a"]
+    for shard in range(entry.shards):
+        base = keyspace.instance(entry.number, shard)
+        names = set(plane.client.zrange(keyspace.uses(base), 0, -1))
+        assert names <= set(plane.client.hkeys(keyspace.runs(base))), "uses of runs that are gone"
+
+
+async def test_uses_of_other_groups_are_not_counted(plane):
+    await filled(plane, 3)
+    await used(plane, CHAINS[0], 3)
+    entry = plane.mirror.current.instances["model-a"]
+    for shard in range(entry.shards):
+        assert plane.client.zcard(keyspace.uses(keyspace.instance(entry.number, shard))) == 0

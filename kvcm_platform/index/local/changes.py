@@ -172,7 +172,8 @@ def forget_runs(call: Call, removed: Mapping[bytes, set[bytes]]) -> None:
             call.tx.hset(runs, {run: kept})
         else:
             call.tx.hdel(runs, run)
-            call.tx.zrem(keyspace.recency(call.base), run)
+            for order in (keyspace.recency, keyspace.heat, keyspace.uses):
+                call.tx.zrem(order(call.base), run)
 
 
 def score(tick_ms: int, depth: int) -> int:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from math import inf
 
 from .keys import STREAM_LENGTH, Fields, Keys, Transaction
 
 Reply = object
 Command = Callable[[Keys, Transaction, Sequence[bytes]], Reply]
 _DEFAULT_COUNT = 10
+FEW = 4
+"""Less than this part of a sorted set is taken from its heap, more of it is put in order."""
 
 
 def _flat(fields: Fields) -> list[bytes]:
@@ -69,8 +72,11 @@ def _zcount(keys: Keys, tx: Transaction, args: Sequence[bytes]) -> int:
 
 
 def _zrange(keys: Keys, tx: Transaction, args: Sequence[bytes]) -> list[bytes]:
-    ordered = sorted(keys.sorted_set(args[0].decode()).scores.items(), key=lambda item: (item[1], item[0]))
-    begin, end = int(args[1]), int(args[2])
+    members, begin, end = keys.sorted_set(args[0].decode()), int(args[1]), int(args[2])
+    if 0 <= end < len(members.scores) // FEW:
+        ordered = members.lowest(inf, end + 1)
+    else:
+        ordered = sorted(members.scores.items(), key=lambda item: (item[1], item[0]))
     chosen = ordered[begin:] if end == -1 else ordered[begin : end + 1]
     if b"WITHSCORES" in args[3:]:
         return [part for member, score in chosen for part in (member, _number(score))]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from kvcm_platform.index import keyspace
 from kvcm_platform.index.storage_refs import number_of
@@ -14,6 +14,7 @@ from .changes import SERVING, Call, locations, run_name, split_keys
 HALF_LIFE_MS = 600_000
 HEAT_EPOCH = 256
 HOT_RUNS = 65_536
+USED_RUNS = 1_048_576
 _USED = 14
 
 
@@ -33,26 +34,43 @@ def _is_on(call: Call, run: bytes, wanted: frozenset[int]) -> bool:
     )
 
 
-def heat(call: Call, args: Sequence[bytes]) -> int:
-    """Notes uses; returns the number of runs that are noted now."""
-    call.enter(args[0])
-    name, blob = keyspace.heat(call.base), args[2]
-    wanted = frozenset(int.from_bytes(args[1][at : at + 2]) for at in range(0, len(args[1]), 2))
+def _note(
+    call: Call, name: str, field: bytes, blob: bytes, most: int, is_new: Callable[[bytes], bool]
+) -> int:
+    """Adds packed (run, uses) to a sorted set; returns the number of runs that are noted now."""
     weight, epoch = _weight(call.now_ms)
-    if call.tx.hget(call.base, b"heat") != epoch:
+    if call.tx.hget(call.base, field) != epoch:
         for run, _ in call.tx.lowest(name, math.inf, call.tx.zcard(name)):
             call.tx.zrem(name, run)
-        call.tx.hset(call.base, {b"heat": epoch})
+        call.tx.hset(call.base, {field: epoch})
     for at in range(0, len(blob), _USED):
         run, uses = blob[at : at + 10], int.from_bytes(blob[at + 10 : at + _USED])
         known = call.tx.zscore(name, run)
-        if known is not None or _is_on(call, run, wanted):
+        if known is not None or is_new(run):
             call.tx.zadd(name, run, (known or 0.0) + weight * uses)
     count = call.tx.zcard(name)
-    if count > HOT_RUNS:
-        for run, _ in call.tx.lowest(name, math.inf, count - HOT_RUNS):
+    if count > most:
+        for run, _ in call.tx.lowest(name, math.inf, count - most):
             call.tx.zrem(name, run)
-    return min(count, HOT_RUNS)
+    return min(count, most)
+
+
+def heat(call: Call, args: Sequence[bytes]) -> int:
+    """Notes uses of runs on some storages."""
+    call.enter(args[0])
+    wanted = frozenset(int.from_bytes(args[1][at : at + 2]) for at in range(0, len(args[1]), 2))
+    name = keyspace.heat(call.base)
+    return _note(call, name, b"heat", args[2], HOT_RUNS, lambda run: _is_on(call, run, wanted))
+
+
+def uses(call: Call, args: Sequence[bytes]) -> int:
+    """Notes uses of runs on any storage."""
+    call.enter(args[0])
+    runs = keyspace.runs(call.base)
+    return _note(
+        *(call, keyspace.uses(call.base), b"uses", args[1], USED_RUNS),
+        lambda run: call.tx.hget(runs, run) is not None,
+    )
 
 
 def hot(call: Call, args: Sequence[bytes]) -> list[bytes]:

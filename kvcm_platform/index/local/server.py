@@ -54,6 +54,7 @@ FUNCTIONS: dict[str, Callable[[Call, Sequence[bytes]], Any]] = {
     "kvcm_copy": copies.copy,
     "kvcm_shed": copies.shed,
     "kvcm_heat": heat.heat,
+    "kvcm_uses": heat.uses,
     "kvcm_hot": heat.hot,
     "kvcm_cooled": heat.cooled,
     "kvcm_limits": groups.limits,

@@ -162,7 +162,7 @@ local function note_gone(base, reason, keys)
   end
 end
 
--- Takes keys out of their runs; a run without keys leaves the recency order.
+-- Takes keys out of their runs; a run without keys leaves the recency order, and its uses are forgotten.
 -- removed: run name -> set of 8-byte keys.
 local function forget_runs(base, removed)
   for run, gone in pairs(removed) do
@@ -174,7 +174,7 @@ local function forget_runs(base, removed)
       end
       if #kept == 0 then
         call('HDEL', base .. ':n', run)
-        call('ZREM', base .. ':r', run)
+        for _, order in ipairs({':r', ':h', ':u'}) do call('ZREM', base .. order, run) end
       else
         call('HSET', base .. ':n', run, concat(kept))
       end
