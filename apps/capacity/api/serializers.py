@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from rest_framework import serializers
 
 from apps.capacity.choices import RECLAIM_STATES, TRIGGERS
 from apps.common.api.strict import StrictSerializer
+from kvcm_platform.core.reclaim.runs import ReclaimRequest
 
 
-class ReclaimInput(StrictSerializer):
+class ReclaimFields(StrictSerializer):
     """What is to be reclaimed. One amount at most; without one, down to the group's low marks, or with
     `idle_seconds` everything that was not used for so long.
     """
@@ -20,7 +23,22 @@ class ReclaimInput(StrictSerializer):
     blocks = serializers.IntegerField(default=0)
     percent = serializers.FloatField(default=0.0, help_text="of the bytes that could be evicted there")
     idle_seconds = serializers.IntegerField(default=0)
+
+
+class ReclaimInput(ReclaimFields):
     dry_run = serializers.BooleanField(default=False, help_text="say what would go, and let nothing go")
+
+
+def wish_of(data: dict[str, Any]) -> ReclaimRequest:
+    """The request of valid `ReclaimFields`."""
+    amounts = {name: data[name] for name in ("bytes", "blocks", "percent", "idle_seconds")}
+    return ReclaimRequest(
+        id="",
+        group=data["instance_group"],
+        instance_id=data["instance_id"],
+        storage=data["storage"],
+        **amounts,
+    )
 
 
 class ScopeOutput(serializers.Serializer):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from django.db.models import QuerySet
 from django.utils import timezone
 from drf_spectacular.utils import extend_schema
@@ -13,12 +11,12 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from apps.capacity.api.filters import ReclaimRunFilter
-from apps.capacity.api.serializers import ReclaimInput, ReclaimRunDetail, ReclaimRunOutput
+from apps.capacity.api.previews import ReclaimPreviewOutput, foreseen_shown
+from apps.capacity.api.serializers import ReclaimInput, ReclaimRunDetail, ReclaimRunOutput, wish_of
 from apps.capacity.models import ReclaimRun
 from apps.capacity.presentation import run_detail, run_shown
 from apps.capacity.selectors import run_get, run_list
-from apps.capacity.services import reclaim_cancel, reclaim_request
-from kvcm_platform.core.reclaim.runs import ReclaimRequest
+from apps.capacity.services import reclaim_cancel, reclaim_request, request_preview
 
 _LONG = ("by_instance", "by_storage")
 """Members that a list leaves out."""
@@ -52,28 +50,20 @@ class ReclaimRunViewSet(viewsets.GenericViewSet):
     def retrieve(self, request: Request, pk: str) -> Response:
         return _detail(run_get(acting=request.actor, run_id=pk))
 
-    @extend_schema(request=ReclaimInput, responses={201: ReclaimRunDetail})
+    @extend_schema(request=ReclaimInput, responses={200: ReclaimPreviewOutput, 201: ReclaimRunDetail})
     def create(self, request: Request) -> Response:
         data = ReclaimInput(data=request.data)
         data.is_valid(raise_exception=True)
-        run = reclaim_request(acting=request.actor, wish=_wish(data.validated_data))
+        wish = wish_of(data.validated_data)
+        if data.validated_data["dry_run"]:
+            return Response(foreseen_shown(request_preview(acting=request.actor, wish=wish)))
+        run = reclaim_request(acting=request.actor, wish=wish)
         return _detail(run, status=201)
 
     @extend_schema(request=None, responses=ReclaimRunDetail)
     @action(detail=True, methods=["post"], filterset_class=None, search_fields=(), ordering_fields=())
     def cancel(self, request: Request, pk: str) -> Response:
         return _detail(reclaim_cancel(acting=request.actor, run_id=pk))
-
-
-def _wish(data: dict[str, Any]) -> ReclaimRequest:
-    amounts = {name: data[name] for name in ("bytes", "blocks", "percent", "idle_seconds")}
-    return ReclaimRequest(
-        id="",
-        group=data["instance_group"],
-        instance_id=data["instance_id"],
-        storage=data["storage"],
-        **amounts,
-    )
 
 
 def _detail(run: ReclaimRun, status: int = 200) -> Response:

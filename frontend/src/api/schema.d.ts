@@ -494,6 +494,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/capacity/preview/": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** @description What a run, a change of a group's limits, or a trim would take. */
+        post: operations["capacity_preview"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/capacity/reclaim-runs/": {
         parameters: {
             query?: never;
@@ -973,6 +990,13 @@ export interface components {
             moving_blocks: number;
             moving_bytes: number;
         };
+        /** @description What may go and was last used between so many seconds ago; null = no end. */
+        AgeOutput: {
+            idle_from_s: number;
+            idle_to_s: number | null;
+            blocks: number;
+            bytes: number;
+        };
         /** @description `groups` = the instance groups concerned that the asking account may see; null = all of them alike. */
         AlertOutput: {
             readonly id: number;
@@ -1053,6 +1077,18 @@ export interface components {
             /** Format: double */
             high_pri_pool_ratio: number;
         };
+        /** @description Blocks of one run that would go, from its end. `key` and `depth` are of the run's first block. */
+        CandidateOutput: {
+            instance_id: string;
+            /** @description a number with more digits than a browser's numbers have */
+            key: string;
+            depth: number;
+            /** Format: double */
+            idle_seconds: number;
+            blocks: number;
+            bytes: number;
+            storage: string;
+        };
         CapabilitiesOutput: {
             needs_mount: boolean;
             has_slot_files: boolean;
@@ -1062,6 +1098,8 @@ export interface components {
             keeps_write_times: boolean;
             may_lose_content: boolean;
         };
+        CapacityPreview: components["schemas"]["ReclaimPreviewOutput"] | components["schemas"]["TrimPreviewOutput"];
+        CapacityWishRequest: components["schemas"]["ReclaimWishInputRequest"] | components["schemas"]["QuotaWishInputRequest"] | components["schemas"]["TrimWishInputRequest"];
         ChoiceOutput: {
             /** @description a text or a number, like the member */
             value: unknown;
@@ -2095,6 +2133,22 @@ export interface components {
                 [key: string]: number;
             };
         };
+        /** @enum {string} */
+        QuotaWishInputKindEnum: "quota";
+        /**
+         * @description What the marks of a group would take if its quota, or its settings of reclaim, were changed so; members
+         *     that are absent stay. Without any: what they take as it is.
+         */
+        QuotaWishInputRequest: {
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            kind: "quota";
+            instance_group: string;
+            quota?: components["schemas"]["QuotaChangeRequest"];
+            reclaim?: components["schemas"]["ReclaimFieldsRequest"];
+        };
         /** @description A new receiver. */
         ReceiverInputRequest: {
             url: string;
@@ -2180,6 +2234,29 @@ export interface components {
             step_percentage: number;
             delay_before_delete_ms: number;
             grace_seconds: number;
+        };
+        /**
+         * @description What would go. Where `is_complete` is false there was too much to look at: what is planned, and the
+         *     classes of ages, are lower bounds. `candidates` are the first that would go, in their order.
+         */
+        ReclaimPreviewOutput: {
+            instance_group: string;
+            sentence: string;
+            /** @description why a request can be about nothing; empty without one */
+            obstacle: string;
+            scopes: components["schemas"]["ScopeOutput"][];
+            planned_blocks: number;
+            planned_bytes: number;
+            evictable_blocks: number;
+            evictable_bytes: number;
+            by_instance: components["schemas"]["InstanceShareOutput"][];
+            by_storage: components["schemas"]["StorageShareOutput"][];
+            candidates: components["schemas"]["CandidateOutput"][];
+            age_histogram: components["schemas"]["AgeOutput"][];
+            used_before_bytes: number;
+            used_after_bytes: number;
+            capacity_bytes: number;
+            is_complete: boolean;
         };
         /** @description What somebody asked for. */
         ReclaimRequestOutput: {
@@ -2287,6 +2364,34 @@ export interface components {
         ReclaimRunStateEnum: "queued" | "choosing" | "deleting" | "done" | "cancelled" | "failed";
         /** @enum {string} */
         ReclaimTriggerEnum: "watermark" | "quota" | "refused" | "ttl" | "request";
+        /** @enum {string} */
+        ReclaimWishInputKindEnum: "reclaim";
+        /** @description What a requested run would take. */
+        ReclaimWishInputRequest: {
+            /** @default  */
+            instance_group: string;
+            /** @default  */
+            instance_id: string;
+            /** @default  */
+            storage: string;
+            /** @default 0 */
+            bytes: number;
+            /** @default 0 */
+            blocks: number;
+            /**
+             * Format: double
+             * @description of the bytes that could be evicted there
+             * @default 0
+             */
+            percent: number;
+            /** @default 0 */
+            idle_seconds: number;
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            kind: "reclaim";
+        };
         /** @enum {string} */
         RetentionEnum: "delete_source" | "keep_both";
         /** @enum {string} */
@@ -2629,6 +2734,22 @@ export interface components {
             bytes: number;
             by_storage: components["schemas"]["StorageShareOutput"][];
             is_complete: boolean;
+        };
+        /** @enum {string} */
+        TrimWishInputKindEnum: "trim";
+        /** @description What a trim would take. */
+        TrimWishInputRequest: {
+            instance_id: string;
+            strategy: components["schemas"]["StrategyEnum"];
+            /** Format: date-time */
+            begin?: string | null;
+            /** Format: date-time */
+            end?: string | null;
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            kind: "trim";
         };
         /** @enum {string} */
         TypeEnum: "nfs" | "hf3fs" | "vcns_hf3fs" | "mooncake" | "tair_mempool" | "dummy";
@@ -5357,6 +5478,69 @@ export interface operations {
             };
         };
     };
+    capacity_preview: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["CapacityWishRequest"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["CapacityPreview"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
     capacity_reclaim_runs_list: {
         parameters: {
             query?: {
@@ -5447,6 +5631,14 @@ export interface operations {
             };
         };
         responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ReclaimPreviewOutput"];
+                };
+            };
             201: {
                 headers: {
                     [name: string]: unknown;
