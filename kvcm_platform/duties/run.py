@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass, field
+from typing import Any, TypeVar
 
 import structlog
 
@@ -17,16 +18,20 @@ from kvcm_platform.core.deletion import DeletionReport
 from kvcm_platform.core.registry import InstanceEntry
 from kvcm_platform.core.removal import MIN_DELETE_DELAY_MS
 from kvcm_platform.duties.clearing import Clearing
+from kvcm_platform.duties.damage import DamageCheck
 from kvcm_platform.duties.deletions import Deletions
 from kvcm_platform.duties.lease import lease_keep
 from kvcm_platform.duties.session import IndexSession
 from kvcm_platform.duties.verify import Verification
 from kvcm_platform.index import gone, keyspace, leaving, pools, sweeps, tickets, trims
 from kvcm_platform.index.connection import Fenced
+from kvcm_platform.index.damage import Damage
 from kvcm_platform.index.pending import QUARANTINE_MS
 from kvcm_platform.index.shards import shards_of
 
 log = structlog.get_logger(__name__)
+
+T = TypeVar("T")
 
 RUN_SECONDS = 20.0
 """A run ends after this long; what is left is due again at once."""
@@ -55,6 +60,8 @@ class DutiesReport:
     lost: int = 0
     failures: int = 0
     deletions: DeletionReport = field(default_factory=DeletionReport)
+    damage: list[Damage] = field(default_factory=list)
+    """Shards and groups that had lost keys by themselves."""
 
 
 class DutyRun:
@@ -93,6 +100,7 @@ class DutyRun:
         self.report.lost += await self._verify()
         await self._clear_storages()
         self.report.trimmed += await trims.resume(self._index, self._session.reaches, self._deadline)
+        await self._mend()
         await self._delete()
         for entry in self._session.leaving:
             await self._each(entry, self._clear)
@@ -192,21 +200,38 @@ class DutyRun:
         return is_gone
 
     async def _delete(self) -> None:
-        """Meanwhile sessions expire and the lease is kept, whatever a storage takes."""
         deletions = Deletions(
             self._session, self._deadline, self._batch, self._quarantine_ms, self.report.deletions
         )
-        work = asyncio.create_task(deletions.run())
         try:
-            while not work.done():
-                await asyncio.wait([work], timeout=SWEEP_SECONDS / 4)
+            await self._beside(deletions.run())
+        finally:
+            self.report.failures += deletions.failures
+
+    async def _mend(self) -> None:
+        """For half of the run at most, but for a shard that was begun with."""
+        deadline = time.monotonic() + (self._deadline - time.monotonic()) / 2
+        check = DamageCheck(self._session, deadline)
+        try:
+            self.report.damage += await self._beside(check.run())
+        except Fenced:
+            raise
+        except Exception:
+            log.exception("the look for lost keys failed")
+            self.report.failures += 1
+
+    async def _beside(self, work: Coroutine[Any, Any, T]) -> T:
+        """Does something that may take long; meanwhile sessions expire and the lease is kept."""
+        task = asyncio.create_task(work)
+        try:
+            while not task.done():
+                await asyncio.wait([task], timeout=SWEEP_SECONDS / 4)
                 await self._sweep()
                 await self._index.pusher.flush()
-            await work
+            return await task
         finally:
-            work.cancel()
-            await asyncio.gather(work, return_exceptions=True)
-            self.report.failures += deletions.failures
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
 
 
 async def duties_run(

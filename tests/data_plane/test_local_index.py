@@ -40,7 +40,12 @@ from tests.support.valkey import ValkeyServer
 
 LIVES = {"kvcm_generation", "kvcm_judged", "kvcm_alive", "kvcm_checked", "kvcm_doubt_end"}
 """An index in the process begins and ends with it: nobody else could have changed it."""
-OF_REDIS = {"kvcm_version", "kvcm_publish", "kvcm_lease_take", "kvcm_pool_home", *LIVES}
+DAMAGE = {
+    *("kvcm_pulse", "kvcm_mend", "kvcm_mend_begin", "kvcm_mend_runs", "kvcm_mend_pending"),
+    *("kvcm_mend_deadlines", "kvcm_mend_usage", "kvcm_mend_reservations"),
+}
+"""It loses no single keys: nobody evicts them."""
+OF_REDIS = {"kvcm_version", "kvcm_publish", "kvcm_lease_take", "kvcm_pool_home", *LIVES, *DAMAGE}
 KEYS = list(range(1, 31))
 BASE = keyspace.instance(0xABC, 0)
 SIZE = 1024

@@ -222,6 +222,7 @@ def retotal(call: Call, args: Sequence[bytes]) -> int:
         fresh[f"r:{reservation.kind}"] += reservation.size
     known = call.tx.hgetall(call.base)
     is_changed = any(int(value) != fresh.get(name.decode(), 0) for name, value in known.items())
+    is_changed |= any(amount and name.encode() not in known for name, amount in fresh.items())
     call.tx.hdel(call.base, *known)
     call.tx.hset(call.base, {name.encode(): b"%d" % amount for name, amount in fresh.items()})
     return int(is_changed)

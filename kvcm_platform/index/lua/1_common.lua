@@ -72,7 +72,7 @@ local function enter(base, caller)
     if refused then return refused end
   end
   -- A shard that begins in this life has nothing that an older one could have lost.
-  if not known then call('HSET', base, 'checked', generation) end
+  if not known and call('EXISTS', base .. ':b') == 0 then call('HSET', base, 'checked', generation) end
   if known ~= generation then call('HSET', base, 'gen', generation) end
   return nil
 end

@@ -39,11 +39,17 @@ register('kvcm_retotal', function(keys)
     add('r', reservation[1])
     add('r:' .. reservation[2], reservation[1])
   end
-  local changed = 0
+  local changed, left = 0, {}
+  for field, amount in pairs(fresh) do left[field] = amount end
   local known = call('HGETALL', base)
   for i = 1, #known, 2 do
     if tonumber(known[i + 1]) ~= (fresh[known[i]] or 0) then changed = 1 end
+    left[known[i]] = nil
   end
+  for _, amount in pairs(left) do
+    if amount ~= 0 then changed = 1 end
+  end
+  if changed == 0 then return 0 end
   call('DEL', base)
   for field, amount in pairs(fresh) do call('HSET', base, field, string.format('%d', amount)) end
   return changed
