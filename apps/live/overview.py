@@ -6,6 +6,7 @@ on `refresh` and gives the result as a JSON-ready picture; the live feed and RES
 
 from __future__ import annotations
 
+import json
 import threading
 import time
 from collections import Counter
@@ -121,6 +122,7 @@ class Overview:
             "groups_total": len(groups),
             "instances_total": len(self._registry.instances),
             "processes": [_process_form(state) for state in states],
+            "day": self._day(),
             "verdict": _verdict_form(judged),
         }
 
@@ -138,6 +140,14 @@ class Overview:
         if version != self._registry_version:
             self._registry = index_registry.read(self._client)
             self._registry_version = version
+
+    def _day(self) -> Picture | None:
+        """Of the last 24 hours; None before there are any, or while nobody keeps the history."""
+        text = self._client.get(keyspace.OVERVIEW_DAY)
+        if text is None:
+            return None
+        day = json.loads(text)
+        return {**day, "since": iso(day["since"]), "until": iso(day["until"])}
 
     def _read_totals(self) -> None:
         """Sums over all instances that ever were: those of removed ones are in fields without an id."""
@@ -174,6 +184,7 @@ _EMPTY: Picture = {
         ("used_bytes", "reserved_bytes", "pending_bytes", "quota_bytes", "blocks", "open_write_sessions"), 0
     ),
     **dict.fromkeys(("storages_healthy", "storages_total", "groups_total", "instances_total"), 0),
+    "day": None,
     "processes": [],
 }
 

@@ -11,6 +11,8 @@ import redis
 
 from apps.usage.choices import Kind, SeriesKey
 from apps.usage.points import Levels
+from kvcm_platform.core.migration import capacity_of
+from kvcm_platform.core.reclaim.marks import Mark, mark_of, storage_mark
 from kvcm_platform.core.registry import GroupEntry, Registry, StorageEntry
 from kvcm_platform.core.types import STORAGE_TYPE_BY_WIRE, StorageType
 from kvcm_platform.index import keyspace
@@ -95,19 +97,19 @@ def levels_of_all(registry: Registry, readings: Mapping[str, GroupReading]) -> d
 
 
 def group_levels(group: GroupEntry, reading: GroupReading) -> Levels:
+    limit = group.quota.capacity_bytes
     return _levels(
-        _sum(reading.by_storage.values()),
-        reserved_bytes=reading.reserved_bytes,
-        limit_bytes=group.quota.capacity_bytes,
+        *(_sum(reading.by_storage.values()), reading.reserved_bytes, limit),
+        mark_of(group.reclaim, limit, used_bytes=group.reclaim.used_bytes),
     )
 
 
 def type_levels(group: GroupEntry, kind: StorageType, reading: GroupReading) -> Levels:
     """Of one type of storage in a group."""
+    limit = group.quota.per_type.get(kind)
     return _levels(
-        reading.by_type.get(kind, [0, 0, 0, 0]),
-        reserved_bytes=reading.reserved_by_type.get(kind, 0),
-        limit_bytes=group.quota.per_type.get(kind),
+        *(reading.by_type.get(kind, [0, 0, 0, 0]), reading.reserved_by_type.get(kind, 0), limit),
+        None if limit is None else mark_of(group.reclaim, limit),
     )
 
 
@@ -120,7 +122,7 @@ def storage_levels(storage: StorageEntry, readings: Mapping[str, GroupReading]) 
         for number in numbers
         if number in reading.by_storage
     ]
-    return _levels(_sum(parts), limit_bytes=storage.capacity_bytes)
+    return _levels(_sum(parts), 0, capacity_of(storage), storage_mark(storage))
 
 
 def _sum(parts: Iterable[Sums]) -> Sums:
@@ -131,8 +133,12 @@ def _sum(parts: Iterable[Sums]) -> Sums:
     return sums
 
 
-def _levels(sums: Sums, *, reserved_bytes: int = 0, limit_bytes: int | None = None) -> Levels:
+def _levels(
+    sums: Sums, reserved_bytes: int = 0, limit_bytes: int | None = None, mark: Mark | None = None
+) -> Levels:
     writing, serving, pending, blocks = sums
+    if mark is not None and limit_bytes is not None and mark.reached_at > limit_bytes:
+        mark = None  # no trigger of its own: the limit alone acts
     return Levels(
         used_bytes=writing + serving + pending,
         writing_bytes=writing,
@@ -141,4 +147,6 @@ def _levels(sums: Sums, *, reserved_bytes: int = 0, limit_bytes: int | None = No
         reserved_bytes=reserved_bytes,
         blocks=blocks,
         limit_bytes=limit_bytes,
+        high_bytes=None if mark is None else mark.high,
+        low_bytes=None if mark is None else mark.low,
     )

@@ -29,10 +29,23 @@ LevelsOf = Callable[[SeriesKey], Levels | None]
 
 @dataclass(slots=True)
 class Second:
-    """What the entries of one second say, and the id of the newest of them ("" = there is none)."""
+    """What the entries of one second say, and the id of the newest of them ("" = there is none).
+
+    `amounts` are of instances; of those that nobody knows any more of the platform.
+    """
 
     last_id: str = ""
     amounts: dict[SeriesKey, Amounts] = field(default_factory=lambda: defaultdict(Amounts))
+
+    def spread(self) -> dict[SeriesKey, Amounts]:
+        """The same with the sums of the groups and of the platform."""
+        sums: dict[SeriesKey, Amounts] = defaultdict(Amounts)
+        for key, amounts in self.amounts.items():
+            sums[PLATFORM].add(amounts)
+            if key.kind is Kind.INSTANCE:
+                sums[SeriesKey(Kind.GROUP, key.group)].add(amounts)
+                sums[key] = amounts
+        return sums
 
 
 class FactsTail:
@@ -72,9 +85,8 @@ class FactsTail:
     def _add(self, second: Second, facts: Facts, levels_of: LevelsOf) -> None:
         for instance_id in facts.instances.keys() | facts.latencies.keys():
             entry = self._known.get(instance_id)
-            amounts = self._amounts(entry, instance_id, facts, levels_of)
-            for key in _keys(entry):
-                second.amounts[key].add(amounts)
+            key = PLATFORM if entry is None else SeriesKey(Kind.INSTANCE, instance_id, entry.group)
+            second.amounts[key].add(self._amounts(entry, instance_id, facts, levels_of))
 
     def _amounts(
         self, entry: InstanceEntry | None, instance_id: str, facts: Facts, levels_of: LevelsOf
@@ -100,14 +112,6 @@ class FactsTail:
             if is_bucket_count(buckets):
                 add_buckets(mine, buckets)
         return amounts
-
-
-def _keys(entry: InstanceEntry | None) -> list[SeriesKey]:
-    """Whose history gets it; of an instance that nobody knows any more the platform's alone."""
-    if entry is None:
-        return [PLATFORM]
-    instance = SeriesKey(Kind.INSTANCE, entry.instance_id, entry.group)
-    return [PLATFORM, SeriesKey(Kind.GROUP, entry.group), instance]
 
 
 def _block_bytes(entry: InstanceEntry | None, levels_of: LevelsOf) -> int:

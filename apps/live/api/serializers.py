@@ -43,6 +43,30 @@ class HistoryPointSerializer(serializers.Serializer):
     used_bytes = serializers.IntegerField()
 
 
+class DaySerializer(serializers.Serializer):
+    """The last 24 hours, or what there is of them; rates and latencies are null where nothing was asked."""
+
+    since = serializers.DateTimeField()
+    until = serializers.DateTimeField()
+    requests = serializers.IntegerField()
+    requested_blocks = serializers.IntegerField()
+    hit_blocks = serializers.IntegerField()
+    hit_rate = serializers.FloatField(allow_null=True)
+    requested_tokens = serializers.IntegerField()
+    hit_tokens = serializers.IntegerField()
+    token_hit_rate = serializers.FloatField(allow_null=True)
+    written_blocks = serializers.IntegerField()
+    written_bytes = serializers.IntegerField()
+    removed_blocks = serializers.IntegerField()
+    write_refused = serializers.IntegerField()
+    quota_refused = serializers.IntegerField()
+    failed_blocks = serializers.IntegerField()
+    read_p50_ms = serializers.FloatField(allow_null=True)
+    read_p99_ms = serializers.FloatField(allow_null=True)
+    write_p50_ms = serializers.FloatField(allow_null=True)
+    write_p99_ms = serializers.FloatField(allow_null=True)
+
+
 class OverviewSerializer(serializers.Serializer):
     requests_per_second = serializers.FloatField()
     requested_blocks = serializers.IntegerField()
@@ -59,6 +83,7 @@ class OverviewSerializer(serializers.Serializer):
     storages_total = serializers.IntegerField()
     groups_total = serializers.IntegerField()
     instances_total = serializers.IntegerField()
+    day = DaySerializer(allow_null=True)
     processes = ProcessSerializer(many=True)
     rpcs = RpcSerializer(many=True)
     verdict = VerdictSerializer()

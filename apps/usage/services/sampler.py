@@ -210,7 +210,7 @@ def _points(state: _State, until: int) -> tuple[dict[SeriesKey, list[Point]], di
             break
         changed = state.changes.get(at, {})
         levels |= changed
-        amounts = state.seconds[at].amounts if at in state.seconds else {}
+        amounts = state.seconds[at].spread() if at in state.seconds else {}
         for key in changed.keys() | amounts.keys():
             own = levels.get(key, Levels())
             points[key].append(Point(at, own, own.used_bytes, amounts.get(key, Amounts())))

@@ -1117,6 +1117,36 @@ export interface components {
             keep_firing_seconds: number;
             parameters: components["schemas"]["ParameterOutput"][];
         };
+        /** @description The last 24 hours, or what there is of them; rates and latencies are null where nothing was asked. */
+        Day: {
+            /** Format: date-time */
+            since: string;
+            /** Format: date-time */
+            until: string;
+            requests: number;
+            requested_blocks: number;
+            hit_blocks: number;
+            /** Format: double */
+            hit_rate: number | null;
+            requested_tokens: number;
+            hit_tokens: number;
+            /** Format: double */
+            token_hit_rate: number | null;
+            written_blocks: number;
+            written_bytes: number;
+            removed_blocks: number;
+            write_refused: number;
+            quota_refused: number;
+            failed_blocks: number;
+            /** Format: double */
+            read_p50_ms: number | null;
+            /** Format: double */
+            read_p99_ms: number | null;
+            /** Format: double */
+            write_p50_ms: number | null;
+            /** Format: double */
+            write_p99_ms: number | null;
+        };
         /** @description One message to a receiver. `due_at` = when a queued one is tried next. */
         DeliveryOutput: {
             readonly id: number;
@@ -1681,6 +1711,7 @@ export interface components {
             storages_total: number;
             groups_total: number;
             instances_total: number;
+            day: components["schemas"]["Day"] | null;
             processes: components["schemas"]["Process"][];
             rpcs: components["schemas"]["Rpc"][];
             verdict: components["schemas"]["Verdict"];

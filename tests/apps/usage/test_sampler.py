@@ -44,10 +44,11 @@ def test_levels_of_every_kind(platform: Platform, run) -> None:
     at = platform.now + 1
     assert run(7) > 0
     last = {key: own[-1].levels for key, own in points().items()}
-    # By hand, from the vectors above: writing, serving, pending, reserved, blocks but pending ones, limit.
-    chat = Levels(670, 100, 520, 50, 9, 7, 1000)
+    # By hand, from the vectors above: writing, serving, pending, reserved, blocks but pending ones, limit;
+    # marks by default at 80 %, and 5 % of the limit below that (WIRE.md 2.4, DESIGN.md 6).
+    chat = Levels(670, 100, 520, 50, 9, 7, 1000, 800, 750)
     assert last[GROUP] == chat
-    assert last[SeriesKey(Kind.GROUP, "idle")] == Levels(limit_bytes=7)
+    assert last[SeriesKey(Kind.GROUP, "idle")] == Levels(limit_bytes=7, high_bytes=6, low_bytes=5)
     assert last[PLATFORM] == Levels(670, 100, 520, 50, 9, 7, 1007)
     assert last[STORAGE] == Levels(350, 100, 200, 50, 0, 3, 5000)
     assert last[SeriesKey(Kind.STORAGE, "nfs_b")] == Levels(320, 0, 320, 0, 0, 4, None)

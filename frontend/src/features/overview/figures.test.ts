@@ -21,6 +21,7 @@ const overview: Overview = {
   storages_total: 2,
   groups_total: 1,
   instances_total: 4,
+  day: null,
   processes: [],
   rpcs: [],
   verdict: { state: 'ok', reasons: [] },
