@@ -18,7 +18,7 @@ from kvcm_platform.core.registry import GroupEntry
 from kvcm_platform.core.sizes import sized
 from kvcm_platform.core.validation.groups import GroupSettings, check_group
 from kvcm_platform.duties.reclaim_preview import ReclaimPreview, reclaim_preview
-from kvcm_platform.duties.session import index_session
+from kvcm_platform.duties.session import IndexSession, index_session
 
 PREVIEW_SECONDS = 5.0
 
@@ -59,10 +59,24 @@ async def _foresee(
         published = session.registry.groups.get(name)
         if published is None:
             raise DomainError(Code.NOT_READY, f"group {name} is not published yet")
+        _require_reachable(session, published, wish.instance_id if wish else "")
         group = changed(published)
         found = await reclaim_preview(session, group, wish, seconds=PREVIEW_SECONDS)
         sentence = _of_request(group, wish, found) if wish else _of_change(published, group, found)
         return Foreseen(name, sentence, found)
+
+
+def _require_reachable(session: IndexSession, group: GroupEntry, instance_id: str) -> None:
+    if group.number in session.cut_off:
+        raise DomainError(Code.NOT_READY, f"the Redis of group {group.name}'s own does not answer")
+    for entry in session.registry.instances.values():
+        is_meant = entry.group == group.name and instance_id in ("", entry.instance_id)
+        if is_meant and entry.number in session.away:
+            raise DomainError(
+                Code.UNSUPPORTED,
+                f"the index of instance {entry.instance_id} is in a metadata process: what would go"
+                " cannot be told from here",
+            )
 
 
 def _of_request(group: GroupEntry, wish: ReclaimRequest, found: ReclaimPreview) -> str:

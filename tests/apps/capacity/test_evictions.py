@@ -12,7 +12,7 @@ import redis
 from apps.capacity.services import reports_ingest
 from apps.common.actor import Role
 from kvcm_platform.core.registry import InstanceEntry
-from kvcm_platform.index import codec, gone, keyspace
+from kvcm_platform.index import codec, gone, homes, keyspace
 from tests.apps.capacity.conftest import Report, Write
 from tests.apps.conftest import Api
 
@@ -99,3 +99,9 @@ def test_who_may_what(api: Api, left: None) -> None:
     assert api(None).get(URL, query).status_code == 401
     assert api(Role.VIEWER, groups=["other"]).get(URL, query).status_code == 404
     assert api(Role.VIEWER).get(URL, {"instance_id": "other"}).status_code == 404
+
+
+def test_an_index_elsewhere_says_so(api: Api, index: redis.Redis, model: InstanceEntry) -> None:
+    index.hset(keyspace.instance(model.number, 0), homes.HOME, "node-b")
+    answer = api(Role.VIEWER).get(URL, {"instance_id": "model-a"})
+    assert (answer.status_code, answer.json()["code"]) == (400, "unsupported")

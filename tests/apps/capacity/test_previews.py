@@ -12,7 +12,7 @@ from apps.capacity.models import ReclaimRun
 from apps.capacity.tasks import run_reclaim
 from apps.common.actor import Role
 from kvcm_platform.core.registry import InstanceEntry
-from kvcm_platform.index import keyspace
+from kvcm_platform.index import homes, keyspace
 from tests.apps.capacity.conftest import BLOCK, Held, Write
 from tests.apps.conftest import Api
 from tests.factories.objects import make_instance
@@ -187,3 +187,9 @@ def test_who_may_what(api: Api, model: InstanceEntry) -> None:
     assert api(Role.ENGINE).post(URL, body).status_code == 403
     assert api(Role.VIEWER, groups=["other"]).post(URL, body).status_code == 404
     assert api(Role.VIEWER).post(RUNS, {"instance_group": "chat", "dry_run": True}).status_code == 403
+
+
+def test_an_index_elsewhere_says_so(api: Api, index: redis.Redis, model: InstanceEntry) -> None:
+    index.hset(keyspace.instance(model.number, 0), homes.HOME, "node-b")
+    for body in ({"kind": "quota"}, {"kind": "reclaim"}, {"kind": "reclaim", "instance_id": "model-a"}):
+        assert post(api, 400, instance_group="chat", **body)["code"] == "unsupported"

@@ -9,16 +9,20 @@ import redis
 from django.db import OperationalError
 
 from apps.cache_index.tasks import run_duties
+from apps.capacity import conditions
 from apps.capacity.models import ReclaimRun
 from apps.capacity.services import reports_ingest, rounds
 from apps.capacity.tasks import run_reclaim
 from apps.common.actor import Role
 from apps.common.queue import RECLAIM_TASK
-from kvcm_platform.core.registry import InstanceEntry
+from apps.live.overview import Overview
+from kvcm_platform.core.registry import InstanceEntry, Quota
 from kvcm_platform.duties.reclaim import ReclaimSummary
-from kvcm_platform.index import keyspace, stats
+from kvcm_platform.duties.reclaim_choice import Choice, Target
+from kvcm_platform.index import codec, keyspace, stats
 from tests.apps.capacity.conftest import BLOCK, Held, Write
 from tests.apps.conftest import Api
+from tests.factories.objects import make_group, make_instance
 from tests.support.eventually import eventually
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -133,3 +137,74 @@ def test_a_round_that_is_not_through_is_followed_by_another(
     assert sent == [RECLAIM_TASK]
     run_reclaim()
     assert sent == [RECLAIM_TASK], "one is on its way already"
+
+
+def test_a_poisoned_record_turns_health_red_and_the_rest_goes_on(
+    api: Api, sent: list[str], index: redis.Redis, model: InstanceEntry, write: Write, held: Held
+) -> None:
+    make_group("other", quota=Quota(capacity_bytes=10_000_000))
+    make_instance("model-o", "other")
+    for first in range(1, 101, 10):
+        write(range(first, first + 10))
+    write(KEYS, "model-o")
+    blocks = keyspace.blocks(keyspace.instance(model.number, 0))
+    record = index.hget(blocks, codec.pack_keys([5]))
+    index.hset(blocks, codec.pack_keys([5]), b"\xffpoison")
+    for group in ("chat", "other"):
+        url = f"/api/v1/instance-groups/{group}/"
+        api(Role.OPERATOR).patch(url, {"quota": {"capacity_bytes": 50 * BLOCK}}, format="json")
+    run_reclaim()
+    reasons = Overview(index).picture()["verdict"]["reasons"]
+    (told,) = [reason for reason in reasons if "cannot be reclaimed" in reason]
+    assert told.startswith(
+        "Blocks of group chat cannot be reclaimed: blocks of instance model-a cannot be read"
+    )
+    (finding,) = conditions.reclaim_failing({})
+    assert (finding.subject, finding.message) == ("chat", told)
+    assert len(held(KEYS, "model-o")) == 37
+    chosen = {run.group_name: run.chosen_blocks for run in ReclaimRun.objects.all()}
+    assert chosen["other"] == 63 and chosen["chat"] >= 53, "all but the run that cannot be read"
+    # Mended.
+    index.hset(blocks, codec.pack_keys([5]), record)
+
+    def is_well() -> bool:
+        run_reclaim()
+        return not list(conditions.reclaim_failing({}))
+
+    eventually(is_well)
+
+
+def test_a_policy_that_throws_turns_health_red_and_other_groups_go_on(
+    api: Api,
+    sent: list[str],
+    index: redis.Redis,
+    write: Write,
+    held: Held,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    make_group("other", quota=Quota(capacity_bytes=10_000_000))
+    make_instance("model-o", "other")
+    write(KEYS)
+    write(KEYS, "model-o")
+    for group in ("chat", "other"):
+        url = f"/api/v1/instance-groups/{group}/"
+        api(Role.OPERATOR).patch(url, {"quota": {"capacity_bytes": 50 * BLOCK}}, format="json")
+    plan = Choice.plan
+
+    async def throws(self: Choice, target: Target, *args: Any) -> Any:
+        if target.name == ("group", "chat"):
+            raise ZeroDivisionError("no share is left")
+        return await plan(self, target, *args)
+
+    monkeypatch.setattr(Choice, "plan", throws)
+    run_reclaim()
+    run_reclaim()
+    judged = Overview(index).picture()["verdict"]
+    sentence = "Blocks of group chat cannot be reclaimed: ZeroDivisionError: no share is left."
+    assert sentence in judged["reasons"] and judged["state"] != "ok"
+    assert (held(KEYS), len(held(KEYS, "model-o"))) == (list(KEYS), 37)
+    monkeypatch.undo()
+    monkeypatch.setattr("kvcm_platform.celery.app.send_task", lambda *_, **__: None)
+    run_reclaim()
+    assert len(held(KEYS)) == 37
+    assert list(conditions.reclaim_failing({})) == []
