@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import structlog
@@ -24,13 +23,13 @@ from kvcm_platform.duties.reclaim_group import MOST_ERRORS, GroupTask, GroupWork
 from kvcm_platform.duties.reclaim_hold import reclaim_hold
 from kvcm_platform.duties.reclaim_settling import account, is_reachable, settle
 from kvcm_platform.duties.reclaim_targets import request_dict
+from kvcm_platform.duties.reclaim_troubles import Troubles
 from kvcm_platform.duties.reclaim_work import GroupPlace
 from kvcm_platform.duties.session import IndexSession
 from kvcm_platform.index import keyspace, waking
-from kvcm_platform.index.ages import Run
 from kvcm_platform.index.connection import Fenced
 from kvcm_platform.index.held_bytes import read_usage
-from kvcm_platform.index.reclaim_book import Book, ReclaimBook, Trouble, trouble
+from kvcm_platform.index.reclaim_book import Book, ReclaimBook
 
 log = structlog.get_logger(__name__)
 
@@ -39,8 +38,6 @@ SLICE_SECONDS = 5.0
 """A group whose work takes longer lets others have their turn."""
 AT_ONCE = 4
 """Groups that are worked on side by side."""
-MOST_NAMED = 8
-"""Runs that cannot be read which a trouble names."""
 
 
 @dataclass(slots=True)
@@ -86,6 +83,7 @@ class Round:
         self._deadline = time.monotonic() + seconds
         self._is_home = is_home
         self._known = Book()
+        self._troubles = Troubles(session, self._book, {})
         self.summary = ReclaimSummary()
 
     async def run(self) -> ReclaimSummary:
@@ -94,6 +92,7 @@ class Round:
             await self._index.connection.call("DEL", keyspace.RECLAIM_QUEUED)
         refused = await waking.refusals(self._index.connection)
         self._known = await self._book.read()
+        self._troubles = Troubles(self._session, self._book, self._known.troubles)
         await self._book.forget_cancels(self._known.cancels - self._known.ids())
         usage = await self._read_usage()
         waiting = deque(await self._tasks(usage, refused))
@@ -101,6 +100,7 @@ class Round:
         await asyncio.gather(*workers)
         self.summary.is_unfinished |= bool(waiting)
         await self._settle_removed()
+        self.summary.failures = self._troubles.count
         return self.summary
 
     async def _work(self, waiting: deque[GroupTask]) -> None:
@@ -145,13 +145,13 @@ class Round:
                 task = await self._task(group, usage, tuple(refused.get(group.name, ())))
             except Exception as error:
                 log.exception("what is over its marks cannot be told", group=group.name)
-                await self._failed(group.name, error)
+                await self._troubles.failed(group.name, error)
                 continue
             settling = [run for run in self._known.settling.values() if run.group_number == group.number]
             if task.has_work or settling:
                 found.append(task)
             else:
-                await self._clear(group.name)
+                await self._troubles.clear(group.name)
         return found
 
     async def _task(self, group: GroupEntry, usage: ReclaimUsage, refused: tuple[Subject, ...]) -> GroupTask:
@@ -200,7 +200,7 @@ class Round:
             log.warning("reclaim was taken over", group=task.group.name, reason=str(error))
         except Exception as error:
             log.exception("a group's blocks cannot be reclaimed", group=task.group.name)
-            await self._failed(task.group.name, error)
+            await self._troubles.failed(task.group.name, error)
         return True
 
     async def _reclaim(self, place: GroupPlace, task: GroupTask) -> bool:
@@ -222,7 +222,7 @@ class Round:
         for run in list(self._known.settling.values()):
             if run.group_number == group.number and is_reachable(self._session, run):
                 self.summary.settled += await settle(self._session, index, self._book, run)
-        await self._note_poisoned(place)
+        await self._troubles.poisoned(group.name, place.poisoned)
         return work.is_over
 
     async def _drop_cancelled(self, task: GroupTask) -> None:
@@ -255,16 +255,6 @@ class Round:
             due = place.delay_ms
             self.summary.due_in_ms = min(self.summary.due_in_ms or due, due)
 
-    # What went wrong.
-
-    async def _failed(self, group: str, error: Exception) -> None:
-        self.summary.failures += 1
-        reason = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-        try:
-            await self._book.note_trouble(group, self._known.troubles.get(group), trouble(reason))
-        except RedisError:
-            log.warning("the trouble could not be noted", group=group)
-
     async def _note_error(self, work: GroupWork, error: Exception) -> None:
         run = work.begun
         if run is None or not run.report.began_ms:
@@ -278,21 +268,6 @@ class Round:
         else:
             await self._book.save(run)
         await self._book.report(run.report)
-
-    async def _note_poisoned(self, place: GroupPlace) -> None:
-        name = place.group.name
-        known = self._known.troubles.get(name)
-        if not place.poisoned:
-            await self._clear(name)
-            return
-        self.summary.failures += 1
-        await self._book.note_trouble(name, known, _poisoned(place.poisoned))
-
-    async def _clear(self, group: str) -> None:
-        """Takes a trouble off that is over."""
-        known = self._known.troubles.get(group)
-        if known is not None:
-            await self._book.note_trouble(group, known, None)
 
     # Groups that are gone.
 
@@ -332,12 +307,3 @@ class Round:
             await self._book.report(run.report)
         if is_reachable(self._session, run):
             self.summary.settled += await settle(self._session, self._index, self._book, run)
-
-
-def _poisoned(found: Sequence[tuple[Run, str]]) -> Trouble:
-    run, reason = found[0]
-    more = f" ({len(found)} runs of blocks in all)" if len(found) > 1 else ""
-    where = tuple(
-        (one.instance.number, one.shard.shard, one.name.hex(), one.score) for one, _ in found[:MOST_NAMED]
-    )
-    return trouble(f"blocks of instance {run.instance.instance_id} cannot be read: {reason}{more}", where)

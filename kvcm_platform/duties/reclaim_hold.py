@@ -49,12 +49,10 @@ class Hold:
 
 
 @asynccontextmanager
-async def reclaim_hold(
-    index: RedisIndex, group_number: int, wait: float = WAIT_SECONDS
-) -> AsyncIterator[Hold | None]:
+async def reclaim_hold(index: RedisIndex, group_number: int) -> AsyncIterator[Hold | None]:
     """Waits for the lease of a group; None when another kept it all the time. Raises redis.RedisError."""
     lease, owner = keyspace.reclaim_lease(group_number), secrets.token_hex(8)
-    call, deadline = index.connection.call, time.monotonic() + wait
+    call, deadline = index.connection.call, time.monotonic() + WAIT_SECONDS
     while not (fence := await call("FCALL", "kvcm_lease_take", 1, lease, owner, LEASE_MS)):
         if time.monotonic() > deadline:
             yield None
