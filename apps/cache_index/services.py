@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 import structlog
+from django.utils import timezone
 
+from apps.audit.services import event_record
+from apps.common.conditions import Severity
 from kvcm_platform.duties.session import index_session, rocksdb_session
+from kvcm_platform.index.damage import Damage
 from kvcm_platform.index.pool_recount import SegmentCount, recount_pools
 from kvcm_platform.index.recount import GroupCount, recount_group
 
@@ -57,3 +62,17 @@ async def index_recount(redis_url: str, *, repair: bool, rocksdb_folder: Path | 
             if number not in elsewhere
         ]
         return IndexCount(groups, segments)
+
+
+def damages_record(found: Sequence[Damage]) -> None:
+    """Note among the events that shards or groups had lost keys by themselves."""
+    for one in found:
+        event_record(
+            at=timezone.now(),
+            kind="index.keys_lost" if one.mended_at else "index.keys_missing",
+            severity=Severity.WARNING if one.mended_at else Severity.CRITICAL,
+            subject_kind="platform",
+            subject=one.subject,
+            message=one.sentence,
+            groups=[one.group],
+        )

@@ -12,10 +12,11 @@ from django.conf import settings
 from django.db import DatabaseError, InterfaceError
 from django.utils import timezone
 
+from apps.cache_index.services import damages_record
 from apps.common.queue import DUTIES_TASK
 from apps.common.selectors import pending_publications, registry_version
 from kvcm_platform.duties.lease import duties_lease
-from kvcm_platform.duties.run import duties_run
+from kvcm_platform.duties.run import DutiesReport, duties_run
 from kvcm_platform.duties.session import index_session
 
 log = structlog.get_logger(__name__)
@@ -25,21 +26,27 @@ log = structlog.get_logger(__name__)
 def run_duties() -> dict[str, Any]:
     version = _registry_version()
 
-    async def run() -> dict[str, Any]:
+    async def run() -> DutiesReport | None:
         async with index_session(settings.KVCM_REDIS_URL) as session, duties_lease(session) as owner:
             if not owner:
-                return {}
+                return None
             quarantine_ms = settings.KVCM_REUSE_QUARANTINE_S * 1000
-            report = await duties_run(
+            return await duties_run(
                 session,
                 owner=owner,
                 quarantine_ms=quarantine_ms,
                 registry_version=version,
                 reasons_kept_ms=settings.KVCM_EVICTIONS_KEPT_S * 1000,
             )
-            return asdict(report)
 
-    return asyncio.run(run())
+    report = asyncio.run(run())
+    if report is None:
+        return {}
+    try:
+        damages_record(report.damage)
+    except (DatabaseError, InterfaceError) as error:
+        log.warning("lost keys are not among the events", reason=str(error))
+    return asdict(report)
 
 
 def _registry_version() -> int | None:

@@ -19,6 +19,7 @@ from apps.common.queue import COPIES_TASK, DUTIES_TASK, enqueue
 from apps.common.redis_client import blocks_client, figures_client, index_client
 from apps.control.leader import Leader
 from apps.control.life import LifeKeeper
+from apps.control.services.memory_policy import memory_policies_note
 from apps.control.services.purge import purge
 from apps.control.services.reconcile import reconcile
 from apps.instances.services import instances_note_seen
@@ -111,6 +112,7 @@ class Duties:
             heartbeat.forget_functions(index_client())
             purge(client=blocks_client(), now=timezone.now())
             departures_settle(client=blocks_client(), now=timezone.now())
+            memory_policies_note(client=figures_client())
 
     def _beat(self) -> None:
         if not self._life.has_judged:

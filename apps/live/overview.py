@@ -25,6 +25,7 @@ from kvcm_platform.index.facts import decode
 
 from . import processes
 from .history import History
+from .index_faults import IndexFaults
 from .traffic import BLOCKS_SECONDS, Traffic
 from .verdict import UNREACHABLE, verdict
 from .verification import verification
@@ -50,6 +51,7 @@ class Overview:
         self._lock = threading.Lock()
         self._traffic = Traffic()
         self._history = History(client)
+        self._faults = IndexFaults(client)
         self._last_id = f"{int((time.time() - BLOCKS_SECONDS) * 1000)}-0"
         self._registry = Registry()
         self._registry_version: int | None = None
@@ -108,7 +110,8 @@ class Overview:
         states = processes.read(self._client, now)
         storages = self._registry.storages.values()
         troubles = {group: one.reason for group, one in reclaim_desk.troubles(self._client).items()}
-        judged = verdict(self._registry, usages, states, verification(self._client), troubles)
+        faults = self._faults.sentences({group.number: group.name for group in groups})
+        judged = verdict(self._registry, usages, states, verification(self._client), troubles, faults)
         return {
             "totals": dict(self._totals),
             "used_bytes": sum(usage.used_bytes for usage in usages.values()),

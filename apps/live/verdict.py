@@ -40,15 +40,18 @@ def verdict(
     processes: Iterable[ProcessState],
     verification: str = "",
     troubles: Mapping[str, str] = MappingProxyType({}),
+    faults: Iterable[str] = (),
 ) -> Verdict:
     """`verification` = what the check of an index in doubt has to say; empty without one.
 
-    `troubles`: name of a group -> why its blocks cannot be reclaimed.
+    `troubles`: name of a group -> why its blocks cannot be reclaimed. `faults` of the index's servers, in
+    sentences.
     """
     missing = missing_roles(processes)
     reasons = [_WITHOUT[role] for role in missing]
     if verification:
         reasons.append(verification)
+    reasons += faults
     for storage in sorted(registry.storages.values(), key=lambda entry: entry.name):
         if storage.is_enabled and not storage.is_available:
             why = storage.unavailable_reason or "its check fails"

@@ -83,11 +83,22 @@ class DamageCheck:
                     subject = f"Group {group.name}"
                     base = keyspace.group(group.number)
                     found[base] = Damage(subject, group.name, tuple(sorted(lost)), now, now)
-        if found:
-            for note in found.values():
-                log.warning("keys of the index were lost", what=note.sentence)
-            await damage.note(self._index, found, time.time())
-        return list(found.values())
+        return await self._note(found) if found else []
+
+    async def _note(self, found: dict[str, Damage]) -> list[Damage]:
+        """Puts it on record; returns what is news."""
+        known = await damage.known(self._index, list(found))
+        news = []
+        for key, one in found.items():
+            before = known.get(key)
+            if before is not None and before.mended_at is None:
+                found[key] = one = replace(one, found_at=before.found_at)
+                if one.mended_at is None:
+                    continue
+            log.warning("keys of the index were lost", what=one.sentence)
+            news.append(one)
+        await damage.note(self._index, found, time.time())
+        return news
 
     async def _shards(self) -> list[_Shard]:
         """All that can be judged now: not those in doubt, nor those of removed instances."""

@@ -21,6 +21,7 @@ from kvcm_platform.core.types import LocationStatus
 
 from . import codec, keyspace
 from .pending import QUARANTINE_MS
+from .placed_client import PlacedClient
 from .recount import count_shard, repair_shard
 from .redis_index import RedisIndex
 from .scanning import SCAN_COUNT, fields_of
@@ -67,9 +68,15 @@ class Damage:
         return f"{what} and was made whole{gone}. Is its maxmemory-policy noeviction?"
 
 
-def damages(client: redis.Redis) -> list[Damage]:
+def damages(client: redis.Redis | PlacedClient) -> list[Damage]:
     """What was found lately, oldest first. Raises redis.RedisError."""
     return sorted(map(Damage.unpacked, client.hvals(keyspace.DAMAGE)), key=lambda one: one.found_at)
+
+
+async def known(index: RedisIndex, keys: Sequence[str]) -> dict[str, Damage]:
+    """What is on record of these base keys. Raises redis.RedisError."""
+    rows = await index.connection.call("HMGET", keyspace.DAMAGE, *keys)
+    return {key: Damage.unpacked(raw) for key, raw in zip(keys, rows, strict=True) if raw is not None}
 
 
 async def note(index: RedisIndex, found: Mapping[str, Damage], now: float) -> None:

@@ -53,6 +53,8 @@ DAMAGE_SUSPECTS = DAMAGE + ":suspects"
 """What the last look found not to fit, as JSON: base key -> what seems to be lost."""
 DAMAGE_LOOKED = DAMAGE + ":looked"
 """There until it is time for the next look."""
+MEMORY_POLICIES = "kvcm:memory-policies"
+"""What was last told of servers that may drop keys, as JSON: sentences."""
 TRIMS = "kvcm:trims"
 """Hash of trims not yet finished: trim id -> JSON."""
 TRIM_CURSORS = "kvcm:trims:cursors"
@@ -231,6 +233,8 @@ def pool_lease_deadlines(base: str) -> str:
 
 LATE_DELETIONS = "kvcm:deletions:late"
 """Hash of storages on which nothing can be deleted: `<number>:since` -> unix ms, `<number>:why` -> reason."""
+UNREADABLE_DELETIONS = "kvcm:deletions:unreadable"
+"""Hash of entries of lists of deletions that make no sense: `<base key>|<member in hex>` -> JSON."""
 FAULTS = "kvcm:faults"
 """Hash of the faults that DebugService injected (index/faults.py)."""
 

@@ -6,6 +6,7 @@ it waits. What a crash leaves here is put right by the next deletion on that sto
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -52,3 +53,39 @@ def late_deletions(client: redis.Redis) -> dict[int, LateDeletions]:
             why = fields.get(f"{number}:why".encode(), b"").decode()
             found[int(number)] = LateDeletions(int(value) / 1000, why)
     return found
+
+
+UNREADABLE_KEPT_MS = 1_800_000
+"""An entry that nobody met for so long is gone."""
+MOST_UNREADABLE = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Unreadable:
+    """An entry of a list of deletions that makes no sense. `name`: its shard and member; `at` in unix ms."""
+
+    name: str
+    at: int
+    why: str
+
+
+async def unreadable_note(connection: Connection, base: str, member: bytes, why: str) -> None:
+    """Take down that one was met. Raises redis.RedisError."""
+    now = round(time.time() * 1000)
+    name = keyspace.UNREADABLE_DELETIONS
+    flat = await connection.call("HGETALL", name)
+    known = dict(zip(flat[::2], flat[1::2], strict=True))
+    old = [field for field, raw in known.items() if json.loads(raw)["at"] < now - UNREADABLE_KEPT_MS]
+    if old:
+        await connection.call("HDEL", name, *old)
+    if len(known) - len(old) < MOST_UNREADABLE:
+        row = json.dumps({"at": now, "why": why})
+        await connection.call("HSET", name, f"{base}|{member.hex()}", row)
+
+
+def unreadable(client: redis.Redis) -> list[Unreadable]:
+    """Those met lately, the newest last. Raises redis.RedisError."""
+    since = time.time() * 1000 - UNREADABLE_KEPT_MS
+    rows = client.hgetall(keyspace.UNREADABLE_DELETIONS)
+    found = [Unreadable(name.decode(), **json.loads(raw)) for name, raw in rows.items()]
+    return sorted((one for one in found if one.at >= since), key=lambda one: one.at)

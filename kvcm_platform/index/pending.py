@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 
 import structlog
 from google.protobuf.message import DecodeError
@@ -12,8 +13,9 @@ from kvcm_platform.core.uris import parse_uri
 from kvcm_platform.core.writes import MAX_WRITE_TIMEOUT
 
 from . import codec, keyspace, pools
-from .connection import Connection
+from .connection import Connection, IndexUnavailable
 from .durability import Durability
+from .late_deletions import unreadable_note
 from .redis_index import RedisIndex
 from .shards import ShardRef
 
@@ -99,6 +101,8 @@ class RedisPending:
                 # One that cannot be read must not keep the others waiting.
                 log.error("a pending deletion cannot be read", member=member.hex(), reason=str(error))
                 await self.postpone([(value[:1] or b"?") + member], UNREADABLE_MS)
+                with suppress(IndexUnavailable):  # an index in this process goes on without Redis
+                    await unreadable_note(self._index.connection, self._shard.base, member, str(error))
         return found
 
     async def durable(self) -> None:

@@ -218,8 +218,8 @@ register('kvcm_mend_usage', function(keys, args)
     end)
   end)
   each_value(base .. ':p', function(value)
-    if string.find('dwfeE', sub(value, 1, 1), 1, true) then
-      local entry = pending_entry(value)
+    local entry = #value > 0 and string.find('dwfeE', sub(value, 1, 1), 1, true) and pending_entry(value)
+    if entry and #entry >= HEADER then
       local _, _, ref = struct.unpack('>BBI3', entry)
       add(ref, 'p', size_at(entry, 1))
     end
