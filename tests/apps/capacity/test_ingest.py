@@ -134,17 +134,20 @@ def test_an_index_that_fell_back_is_read_from_the_start(index: redis.Redis, repo
 
 
 def test_two_who_take_over_at_once(report: Report, monkeypatch: pytest.MonkeyPatch) -> None:
-    report(**CHOSEN, **FREED, **OVER)
+    """One read its batch, and was held up until another had taken over that and more."""
+    report(**CHOSEN)
     real = ingest._take_over
-    second = []
 
-    def other_first(before: str, batch: list) -> int:  # type: ignore[type-arg]
-        second.append(real(before, batch))
+    def held_up(before: str, batch: list) -> int:  # type: ignore[type-arg]
+        monkeypatch.setattr(ingest, "_take_over", real)
+        report(chosen_blocks=60, chosen_bytes=6000)
+        assert reports_ingest() == 1
         return real(before, batch)
 
-    monkeypatch.setattr(ingest, "_take_over", other_first)
-    assert (reports_ingest(), second) == (0, [1])
-    assert totals() == (1, 0, 40, 4000, 2500)
+    monkeypatch.setattr(ingest, "_take_over", held_up)
+    assert reports_ingest() == 0
+    assert ReclaimRun.objects.get().chosen_blocks == 60
+    assert totals()[2] == 60
 
 
 def test_failed_runs_are_counted_apart(report: Report) -> None:
