@@ -17,6 +17,7 @@ from kvcm_platform.index import keyspace
 from kvcm_platform.storage import marker
 from kvcm_platform.storage.tidy import tidy
 from tests.support.data_plane import DataPlane, instance
+from tests.support.evictions import evict_all
 from tests.support.objects import put_objects
 
 KEYS = list(range(1, 21))
@@ -103,6 +104,15 @@ async def test_open_sessions_pending_deletions_and_notes_keep_files(plane, root)
     figures = await search(plane, is_dry=True)
     assert figures.referred == len(noted) > 0
     assert not noted & {sample.name for sample in figures.samples}
+
+
+async def test_files_of_evicted_blocks_are_no_orphans(plane, root):
+    await written(plane)
+    await evict_all(plane)
+    for name in plane.client.scan_iter(match="{*:*}:b"):
+        plane.client.delete(name)  # what is left of them are their deletions
+    figures = await search(plane, is_dry=True)
+    assert (figures.orphans, figures.referred) == (0, len(files_of(root)))
 
 
 async def test_an_open_session_keeps_files_whose_records_are_not_there_yet(plane, root):

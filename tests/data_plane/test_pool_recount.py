@@ -12,6 +12,7 @@ from kvcm_platform.index.pool_recount import SegmentCount, recount_pools
 from kvcm_platform.index.pools import give_back
 from kvcm_platform.storage import registry as storage_types
 from tests.support.data_plane import DataPlane, found, group, instance
+from tests.support.evictions import evict_all
 from tests.support.pools import LEDGER_KIND, SegmentCalls, figures, pool
 
 KEYS = list(range(1, 601))
@@ -73,6 +74,18 @@ async def test_nothing_is_amiss_in_any_state_of_a_block(pools_first):
     count = await recount(plane)
     assert (count.taken, count.has_drift) == (figures(plane.client).ranges, False)
     assert count.taken > 0
+
+
+async def test_memory_of_evicted_blocks_is_theirs_until_it_is_given_back(pools_first):
+    plane = pools_first
+    await plane.write(KEYS[:100])
+    await evict_all(plane)
+    count = await recount(plane)
+    assert (count.taken, count.referred, count.has_drift) == (200, 200, False)
+    plane.make_due()
+    assert (await plane.duties()).deletions.deleted == 100
+    # Nobody writes there any more: no second pass holds their memory back.
+    assert (figures(plane.client).ranges, (await recount(plane)).has_drift) == (0, False)
 
 
 async def test_leaked_ranges_are_found_and_given_back(pools_first):

@@ -91,30 +91,30 @@ register('kvcm_evict', function(keys, args)
     end
   end
   -- All that could fail was read by now: from here on there are changes.
-  local dues, values, changed, told, totals = {}, {}, {}, {}, {}
-  local marked, flag = char(DELETING), 'e' .. id
+  local dues, values, sets, place, dropped, told, totals = {}, {}, {}, {}, {}, {}, {}
+  local marked, flag = char(DELETING), 'e' .. id .. char(DELETING)
   for n, one in ipairs(going) do
     local key, begins, ends, ref = one[1], one[2], one[3], one[4]
-    local record, total = records[key], totals[ref]
-    local entry = marked .. sub(record, begins + 1, ends)
-    local member = sub(entry, 6, 13) .. key
+    local at, total = place[key], totals[ref]
+    local record = at and sets[at] or records[key]
+    local rest, member = sub(record, begins + 1, ends), sub(record, begins + 5, begins + 12) .. key
     dues[n * 2 - 1], dues[n * 2] = due, member
-    values[n * 2 - 1], values[n * 2] = member, flag .. entry
-    if ends - begins + 1 < #record then entry = sub(record, 1, begins - 1) .. entry .. sub(record, ends + 1) end
-    records[key], changed[key], told[one[6]] = entry, true, true
+    values[n * 2 - 1], values[n * 2] = member, flag .. rest
+    if not at then
+      dropped[#dropped + 1] = key
+      at = #dropped * 2
+      sets[at - 1], place[key] = key, at
+    end
+    if begins > 1 or ends < #record then rest = rest .. sub(record, ends + 1) end
+    sets[at] = sub(record, 1, begins - 1) .. marked .. rest
+    told[one[6]] = true
     if not total then
       total = {0, 0}
       totals[ref] = total
     end
     total[1], total[2] = total[1] + 1, total[2] + one[5]
   end
-  local sets = {}
-  local dropped, usage, accounts, by_ref = {}, usage_delta(), run_accounts(), {}
-  for key in pairs(changed) do
-    dropped[#dropped + 1] = key
-    sets[#sets + 1] = key
-    sets[#sets + 1] = records[key]
-  end
+  local usage, accounts, by_ref = usage_delta(), run_accounts(), {}
   for ref, total in pairs(totals) do
     usage.moved(ref, 's', 'p', total[2], total[1])
     accounts.add(id, 'm', total[1], total[2])
