@@ -232,7 +232,7 @@ async def test_an_outage_is_not_ready_also_for_unknown_instances(tmp_path):
 async def test_a_hung_mount_hangs_nobody(plane, monkeypatch):
     is_over = threading.Event()
     monkeypatch.setattr(mounted, "ANSWER_SECONDS", 0.2)
-    monkeypatch.setattr(files, "punch", lambda *_: is_over.wait(30))
+    monkeypatch.setattr(files, "unlink", lambda *_: is_over.wait(30))
     await plane.write(KEYS[:24])
     await plane.index.remove(plane.mirror.current.instances["model-a"], KEYS[:24], 0)
     began = time.monotonic()
