@@ -6,6 +6,7 @@ left: no usage, no file and no byte on the disk, no taken memory.
 
 from __future__ import annotations
 
+import asyncio
 import random
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
@@ -130,9 +131,13 @@ class Program:
 
     async def settle(self, rounds: int) -> None:
         for _ in range(rounds):
-            self._plane.make_due()
-            report = await self._plane.duties()
-            assert report.failures == 0
+            for _ in range(20):
+                self._plane.make_due()
+                report = await self._plane.duties()
+                assert report.failures == 0
+                if report.deletions.postponed == 0:
+                    break
+                await asyncio.sleep(0.5)  # An agent that stalls is asked again.
             assert report.deletions.postponed == 0
 
     async def check(self) -> None:

@@ -314,7 +314,8 @@ async def test_a_trim_survives_the_process_that_began_it(plane, monkeypatch):
     for name in plane.client.scan_iter(keyspace.TRIMS + ":*"):
         plane.client.delete(name)  # the dead runner's lease runs out
     assert (await plane.duties()).trimmed > 0
-    assert set(await plane.statuses(keys)) == {"DELETING"}
+    # Where that took longer than the delay, some are deleted already.
+    assert set(await plane.statuses(keys)) <= {"DELETING", "NOT_FOUND"}
     assert plane.client.hlen(keyspace.TRIMS) == 0
 
 

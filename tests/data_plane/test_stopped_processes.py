@@ -30,7 +30,7 @@ async def test_a_duty_that_wakes_up_after_its_lease_changes_nothing(plane, empty
     await plane.write(KEYS)
     await plane.index.remove(plane.mirror.current.instances["model-a"], KEYS[:50], 0)
     worker = subprocess.Popen(
-        [sys.executable, "-m", "tests.support.duty_worker", empty_valkey.url, "300"],
+        [sys.executable, "-m", "tests.support.duty_worker", empty_valkey.url, "3000"],
         cwd=ROOT,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -45,7 +45,7 @@ async def test_a_duty_that_wakes_up_after_its_lease_changes_nothing(plane, empty
         await plane.index.remove(plane.mirror.current.instances["model-a"], KEYS[50:60], 60_000)
         before = {name: plane.client.dump(name) for name in sorted(plane.client.scan_iter(SHARDS))}
         os.kill(worker.pid, signal.SIGCONT)
-        output, errors = await asyncio.to_thread(worker.communicate, timeout=20)
+        output, errors = await asyncio.to_thread(worker.communicate, timeout=60)
         assert json.loads(output.splitlines()[-1])["deletions"]["deleted"] == 0
         assert b"the duties were taken over" in output + errors
         assert {name: plane.client.dump(name) for name in sorted(plane.client.scan_iter(SHARDS))} == before
