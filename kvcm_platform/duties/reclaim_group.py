@@ -92,20 +92,23 @@ class GroupWork:
             if self.is_over:
                 await self._requested(request)
 
-    async def _carry_out(self, run: OpenRun, targets: Callable[[], Awaitable[Sequence[Target]]]) -> None:
+    async def _carry_out(self, run: OpenRun, targets: Callable[[], Awaitable[Sequence[Target]]]) -> bool:
+        """Whether it is on record: nothing is told of a run that finds nothing to take."""
         self.begun = run
         work = RunWork(self._place, run, targets)
         stop = await work.go()
-        if not work.is_begun:
-            pass  # Nothing may go: there is nothing to tell.
-        elif stop is None:
+        if work.is_begun and stop is None:
             self.is_over = False
             await work.tell()
-        else:
+        elif work.is_begun and stop is not None:
             await self._measure()
             await work.end(stop, self._usage.of_group(self._group.number))
             self.ended += 1
         self.begun = None
+        return work.is_begun
+
+    async def _note_last(self, kind: str, at_ms: int) -> None:
+        await self._place.book.note_last(self._group.number, kind, at_ms)
 
     async def _measure(self) -> ReclaimUsage:
         number = self._group.number
@@ -139,9 +142,9 @@ class GroupWork:
             self._note(run, self._task.demands)
         # What is refused from now on is on record anew.
         await waking.refusals_forget(self._place.hold.index.connection, self._group.name, self._task.refused)
-        if is_new:
-            await self._place.book.note_last(self._group.number, MARKS, self._place.hold.index.now_ms())
-        await self._carry_out(run, self._by_marks(run))
+        is_begun = await self._carry_out(run, self._by_marks(run))
+        if is_new and is_begun:
+            await self._note_last(MARKS, run.report.began_ms)
 
     def _by_demands(self) -> OpenRun | None:
         """A run for what is over its mark, unless the last one was a moment ago."""
@@ -201,7 +204,7 @@ class GroupWork:
         run = self._new_run(Trigger.TTL)
         index = self._place.hold.index
         run.idle_before_ms = index.now_ms() - self._group.reclaim.ttl_seconds * 1000
-        await self._place.book.note_last(self._group.number, TTL, index.now_ms())
+        await self._note_last(TTL, index.now_ms())
         await self._carry_out(run, self._by_age(run))
 
     def _by_age(self, run: OpenRun) -> Callable[[], Awaitable[list[Target]]]:
