@@ -27,6 +27,7 @@ from apps.common.redis_client import index_client
 from kvcm_platform.core.errors import Code, DomainError
 from kvcm_platform.core.registry import Entry
 from kvcm_platform.index import registry as index_registry
+from kvcm_platform.index.waking import Wake, wake_command
 
 log = structlog.get_logger(__name__)
 
@@ -91,6 +92,21 @@ class Publication:
         except redis.RedisError as error:
             self.error = str(error) or type(error).__name__
             log.warning("registry not published yet", version=self.version, error=self.error)
+
+
+def wake_on_commit(reason: Wake, **fields: str) -> None:
+    """Add to the stream of wakes when this transaction commits; call it after the publication.
+
+    A wake that is lost costs the seconds until the next look at all groups.
+    """
+
+    def send() -> None:
+        try:
+            index_client().execute_command(*wake_command(reason, **fields))
+        except redis.RedisError as error:
+            log.warning("nobody was woken", reason=reason.value, error=str(error), **fields)
+
+    transaction.on_commit(send)
 
 
 def registry_publish_on_commit(

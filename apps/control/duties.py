@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from datetime import UTC, datetime
 
@@ -15,19 +15,19 @@ from django.utils import timezone
 
 from apps.audit.services import event_record
 from apps.capacity.services import reports_ingest
-from apps.common.queue import COPIES_TASK, DUTIES_TASK, enqueue
+from apps.common.queue import COPIES_TASK, DUTIES_TASK, RECLAIM_TASK, enqueue
 from apps.common.redis_client import blocks_client, figures_client, index_client
 from apps.control.leader import Leader
 from apps.control.life import LifeKeeper
 from apps.control.services.memory_policy import memory_policies_note
 from apps.control.services.purge import purge
-from apps.control.services.reconcile import reconcile
+from apps.control.services.reconcile import limits_publish, reconcile
 from apps.instances.services import instances_note_seen
 from apps.storages.services import departures_settle
 from apps.usage.services import Sampler
 from kvcm_platform.core.registry import Registry
 from kvcm_platform.index import duties as index_duties
-from kvcm_platform.index import heartbeat, keyspace
+from kvcm_platform.index import heartbeat, keyspace, waking
 from kvcm_platform.index import registry as index_registry
 from kvcm_platform.index.stats import counters
 
@@ -55,6 +55,7 @@ class Duties:
         self._requests: dict[str, int] = {}
         self._life = LifeKeeper(leader, executor)
         self._sampler = Sampler()
+        self._are_marks_out = False
 
     async def run(self) -> None:
         """Runs all loops until cancelled."""
@@ -107,6 +108,10 @@ class Duties:
 
     def _reconcile(self) -> None:
         reconcile(client=index_client())
+        if not self._are_marks_out:
+            # A version that came anew changed nothing in the database, yet limits may mean more to it.
+            limits_publish(client=index_client())
+            self._are_marks_out = True
         if self._leader.is_leader:
             heartbeat.forget_lost(index_client())
             heartbeat.forget_functions(index_client())
@@ -140,13 +145,25 @@ class Duties:
         for _, entries in client.xread({keyspace.WAKE: self._wake_id}, count=1000, block=WAKE_BLOCK_MS) or ():
             self._wake_id = entries[-1][0]
             if self._leader.is_leader:
-                _send_duties(client)
-                if any(self._migrates(fields.get(b"group", b"")) for _, fields in entries):
-                    _send_copies(client)
+                self._wake(client, [fields for _, fields in entries])
 
-    def _migrates(self, group: bytes) -> bool:
-        """Whether a policy of the group may make room."""
-        known = self._registry.groups.get(group.decode())
+    def _wake(self, client: redis.Redis, entries: Sequence[Mapping[bytes, bytes]]) -> None:
+        """Whatever a group needs room for may be freed by any of these: each task is sent once for all."""
+        reasons = {fields.get(b"reason", b"").decode() for fields in entries}
+        if reasons & waking.NEED_ROOM:
+            _send_reclaim(client)
+        if reasons - {waking.Wake.MARK, waking.Wake.LIMITS, waking.Wake.STORAGE}:
+            _send_duties(client)
+        if any(self._migrates(fields) for fields in entries):
+            _send_copies(client)
+
+    def _migrates(self, entry: Mapping[bytes, bytes]) -> bool:
+        """Whether a policy of the group that an entry tells of may make room."""
+        groups = self._registry.groups
+        if b"number" in entry:
+            known = next((g for g in groups.values() if g.number == int(entry[b"number"])), None)
+        else:
+            known = groups.get(entry.get(b"group", b"").decode())
         return known is not None and known.migration is not None and known.migration.is_enabled
 
     def take_reports(self) -> None:
@@ -180,6 +197,11 @@ def _send_duties(client: redis.Redis) -> None:
 def _send_copies(client: redis.Redis) -> None:
     if index_duties.enqueue_once(client, name=keyspace.COPIES_QUEUED):
         enqueue(COPIES_TASK)
+
+
+def _send_reclaim(client: redis.Redis) -> None:
+    if index_duties.enqueue_once(client, name=keyspace.RECLAIM_QUEUED):
+        enqueue(RECLAIM_TASK)
 
 
 def _with_database(work: Callable[[], object]) -> object:

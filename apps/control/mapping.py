@@ -21,9 +21,11 @@ from kvcm_platform.core.registry import (
 from kvcm_platform.core.types import (
     STORAGE_TYPE_BY_WIRE,
     WIRE_PREFER_STRATEGY,
+    WIRE_RECLAIM_BUDGET,
     WIRE_RECLAIM_POLICY,
     WIRE_STORAGE_TYPE,
     PreferStrategy,
+    ReclaimBudget,
     StorageType,
 )
 from kvcm_platform.core.validation.groups import GroupSettings
@@ -46,6 +48,7 @@ _STRATEGY = {
     if number or strategy is PreferStrategy.UNSPECIFIED
 }
 _POLICY = {number: policy for policy, number in WIRE_RECLAIM_POLICY.items()}
+_BUDGET = {number: budget for budget, number in WIRE_RECLAIM_BUDGET.items()}
 
 _RECLAIM = "cache_config.reclaim_strategy"
 _INDEXER = "cache_config.meta_indexer_config"
@@ -62,6 +65,7 @@ GROUP_FIELDS: Mapping[str, str] = {
     "reclaim.step_size": f"{_RECLAIM}.reclaim_step_size",
     "reclaim.step_percentage": f"{_RECLAIM}.reclaim_step_percentage",
     "reclaim.delay_before_delete_ms": f"{_RECLAIM}.delay_before_delete_ms",
+    "reclaim.budget": f"{_RECLAIM}.instance_reclaim_budget_policy",
     "meta_indexer.max_key_count": f"{_INDEXER}.max_key_count",
     "meta_indexer.mutex_shard_num": f"{_INDEXER}.mutex_shard_num",
     "meta_indexer.batch_key_size": f"{_INDEXER}.batch_key_size",
@@ -116,7 +120,7 @@ def storage_config(entry: StorageEntry) -> pb.StorageConfig:
 
 
 def group_settings(message: pb.InstanceGroup, base: GroupSettings) -> GroupSettings:
-    """The settings that a message carries. What it cannot express (low mark, grace) stays as in `base`."""
+    """The settings that a message carries. What it cannot express (low mark, grace, …) stays as in `base`."""
     if not message.HasField("cache_config"):
         raise invalid("cache_config", "is required")
     cache = message.cache_config
@@ -152,6 +156,10 @@ def _reclaim(message: pb.CacheReclaimStrategy, base: ReclaimSettings) -> Reclaim
     policy = _POLICY.get(message.reclaim_policy)
     if policy is None:
         raise invalid("reclaim.policy", f"{message.reclaim_policy} is not a policy of this version")
+    budget = _BUDGET.get(message.instance_reclaim_budget_policy)
+    if budget is None:
+        number = message.instance_reclaim_budget_policy
+        raise invalid("reclaim.budget", f"{number} is not a budget policy of this version")
     used_ratio = message.trigger_strategy.used_percentage
     low = base.low_watermark_ratio
     return replace(
@@ -166,6 +174,8 @@ def _reclaim(message: pb.CacheReclaimStrategy, base: ReclaimSettings) -> Reclaim
         step_size=message.reclaim_step_size,
         step_percentage=message.reclaim_step_percentage,
         delay_before_delete_ms=message.delay_before_delete_ms,
+        # Its number is 0, which clients send as well that do not know the field.
+        budget=base.budget if budget is ReclaimBudget.USAGE_PROPORTIONAL else budget,
     )
 
 
@@ -211,6 +221,7 @@ def group_message(entry: GroupEntry) -> pb.InstanceGroup:
                 reclaim_step_size=reclaim.step_size,
                 reclaim_step_percentage=reclaim.step_percentage,
                 delay_before_delete_ms=reclaim.delay_before_delete_ms,
+                instance_reclaim_budget_policy=WIRE_RECLAIM_BUDGET[reclaim.budget],
             ),
             data_storage_strategy=WIRE_PREFER_STRATEGY[entry.prefer_strategy],
             meta_indexer_config=pb.MetaIndexerConfig(

@@ -24,6 +24,8 @@ _COUNTERS = {
     "requested_blocks": "Blocks asked for by matches",
     "hit_blocks": "Blocks that matches found",
     "written_blocks": "Blocks finished by writers",
+    "write_refused": "Starts that got no place for their blocks",
+    "quota_refused": "Those of them that a quota or max_key_count refused",
 }
 _GAUGES = {
     "used_bytes": "Bytes that count against quotas, reservations excepted",

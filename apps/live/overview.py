@@ -31,7 +31,14 @@ from .verdict import UNREACHABLE, verdict
 from .verification import verification
 
 _FACTS_A_READ = 2000
-_TOTAL_NAMES = ("requests", "requested_blocks", "hit_blocks", "written_blocks")
+_TOTAL_NAMES = (
+    "requests",
+    "requested_blocks",
+    "hit_blocks",
+    "written_blocks",
+    "write_refused",
+    "quota_refused",
+)
 _COUNTERS_SHARE = 0.05
 """Reading all counters may take this share of the time: with many instances it is done less often."""
 _NO_TOTALS = dict.fromkeys(_TOTAL_NAMES, 0)

@@ -143,6 +143,14 @@ class ReclaimBudget(StrEnum):
     FIXED = "fixed"
 
 
+WIRE_RECLAIM_BUDGET: dict[ReclaimBudget, int] = {
+    ReclaimBudget.USAGE_PROPORTIONAL: 0,
+    ReclaimBudget.FIXED: 1,
+    ReclaimBudget.GROUP_LRU: 2,
+}
+"""`InstanceReclaimBudgetPolicy` (WIRE.md 1.3b)."""
+
+
 class Retention(StrEnum):
     """What becomes of a block's location when it was copied to another storage."""
 

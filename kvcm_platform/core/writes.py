@@ -202,7 +202,7 @@ class Writes(UseCases):
                 plan, storage = await self._reserve(plan, candidates)
                 if plan.object_names:
                     storage = uris.one_object_a_file(storage)
-            return (plan, storage, *await self._index.write(plan, storage, serving, limits))
+            return (plan, storage, *await self._insert(plan, storage, serving, limits))
         except Exception:
             if is_counted:
                 await self._admission.session_ended(group, plan.session_id)
@@ -213,9 +213,25 @@ class Writes(UseCases):
     ) -> tuple[WritePlan, StorageEntry]:
         try:
             return await places.reserve(self._index, plan, candidates)
-        except DomainError:
-            self._facts.add(plan.instance.instance_id, write_refused=1)
+        except DomainError as error:
+            self._count_refusal(plan, error)
             raise
+
+    async def _insert(
+        self, plan: WritePlan, storage: StorageEntry | None, serving: Serving, limits: WriteLimits
+    ) -> tuple[list[bytes], set[int]]:
+        try:
+            return await self._index.write(plan, storage, serving, limits)
+        except DomainError as error:
+            if error.code is Code.CAPACITY:
+                self._count_refusal(plan, error)
+            raise
+
+    def _count_refusal(self, plan: WritePlan, error: DomainError) -> None:
+        is_quota = error.code is Code.CAPACITY
+        self._facts.add(
+            plan.instance.instance_id, write_refused=1, **({"quota_refused": 1} if is_quota else {})
+        )
 
     def _check_size(self, instance: InstanceEntry, keys: Sequence[int], min_replica_count: int) -> None:
         if len(keys) * len(instance.location_spec_infos) > MAX_LOCATIONS:

@@ -32,6 +32,7 @@ COUNTER_NAMES = (
     "removed_blocks",
     "write_refused",
     "failed_blocks",
+    "quota_refused",
 )
 
 GROUP_COUNTER_NAMES = (

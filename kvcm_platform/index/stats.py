@@ -62,6 +62,8 @@ class Traffic:
     removed_blocks: int = 0
     write_refused: int = 0
     failed_blocks: int = 0
+    quota_refused: int = 0
+    """Of `write_refused`, those for want of room: REACH_MAX_ENTITY_CAPACITY."""
 
     @property
     def hit_rate(self) -> float | None:

@@ -42,6 +42,10 @@ class Wake(StrEnum):
     STORAGE = "storage"
 
 
+NEED_ROOM = frozenset(Wake)
+"""Reasons to reclaim; the stream has others, of which whoever writes them tells nothing here."""
+
+
 def wake_command(reason: Wake, **fields: str | int) -> tuple[str | int, ...]:
     """`group` names the group, or `number` where the name is not known."""
     pairs = [part for item in fields.items() for part in item]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+from dataclasses import replace
 
 import pytest
 
@@ -268,3 +269,28 @@ async def test_totals_say_what_is_pending_of_each_type(plane: DataPlane) -> None
     assert await plane.index.connection.call(*command) == [b"5120", b"2048", b"2048"]
     assert await plane.index.connection.call("FCALL", "kvcm_retotal", 1, base) == 0
     assert await plane.index.connection.call(*command) == [b"5120", b"2048", b"2048"]
+
+
+async def test_what_quotas_refuse_is_counted_by_itself(plane: DataPlane) -> None:
+    """The group's quota, a type's, and max_key_count; not a storage that cannot be written."""
+
+    def counted() -> tuple[int, int]:
+        row = plane.facts._instances["model-a"]
+        return row["write_refused"], row["quota_refused"]
+
+    assert counted() == (0, 0)
+    await apply(plane, 2, limited(Quota(BLOCK)))
+    await refused(plane.start([1, 2]))
+    assert counted() == (1, 1)
+    await apply(plane, 3, limited(Quota(1 << 40, {StorageType.NFS: BLOCK})))
+    await refused(plane.start([1, 2]))
+    assert counted() == (2, 2)
+    await apply(plane, 4, limited(Quota(1 << 40), keys=1))
+    await refused(plane.start([1, 2]))
+    assert counted() == (3, 3)
+    storage = plane.mirror.current.storages["nfs_01"]
+    await apply(plane, 5, replace(storage, is_enabled=False))
+    await refused(plane.start([1]), Code.IO_ERROR)
+    assert counted() == (4, 3)
+    totals = {command[2]: command[3] for command in plane.facts.take() if command[0] == "HINCRBY"}
+    assert (totals["model-a|write_refused"], totals["model-a|quota_refused"]) == (4, 3)

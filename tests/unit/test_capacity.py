@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kvcm_platform.core.capacity import Room, Watermarks, free_room, fullest, is_worth_telling
+from kvcm_platform.core.capacity import ByteMarks, Room, Watermarks, free_room, fullest, is_worth_telling
 
 
 @pytest.mark.parametrize(
@@ -68,3 +68,43 @@ def test_room_in_steps(rooms: list[Room], high: float, expected: int | None) -> 
 )
 def test_what_is_worth_telling(told: int | None, now: int | None, expected: bool) -> None:
     assert is_worth_telling(told, now, 6400) is expected
+
+
+@pytest.mark.parametrize(
+    ("marks", "held", "own", "device", "expected"),
+    [
+        # Its own capacity: at 80 of 100 groups give back, until it takes new blocks again: below 75.
+        ((0.8, None), 10, Room(10, 100), None, (80, 74)),
+        ((None, None), 10, Room(10, 100), None, (100, 94)),
+        ((0.29, 0.0), 0, Room(0, 100), None, (29, 0)),
+        # A device of 1000, all of it the index's: as its own capacity.
+        ((0.8, 0.5), 700, None, Room(700, 1000), (800, 499)),
+        # Others have 300 of it, so the index may have 500 there, and 200 at the low mark.
+        ((0.8, 0.5), 100, None, Room(400, 1000), (500, 199)),
+        # They have 600: the low mark is theirs, so a tenth of the 200 that are left has to do.
+        ((0.8, 0.5), 100, None, Room(700, 1000), (200, 179)),
+        # They have 900: whatever is given back, the device stays above its mark.
+        ((0.8, 0.5), 50, None, Room(950, 1000), None),
+        # Both: the tighter one, each mark for itself.
+        ((0.8, 0.5), 100, Room(100, 600), Room(400, 1000), (480, 199)),
+        ((0.8, 0.5), 50, Room(50, 600), Room(950, 1000), (480, 299)),
+        ((0.8, None), 10, Room(10, 0), None, (0, 0)),
+        ((0.8, None), 10, None, None, None),
+    ],
+)
+def test_marks_in_bytes_of_the_index(
+    marks: tuple[float | None, float | None],
+    held: int,
+    own: Room | None,
+    device: Room | None,
+    expected: tuple[int, int] | None,
+) -> None:
+    found = ByteMarks.of(Watermarks.of(*marks), held_bytes=held, own=own, device=device)
+    assert (None if found is None else (found.high, found.low)) == expected
+
+
+def test_a_storage_without_room_is_over_its_mark_while_it_holds_anything() -> None:
+    assert ByteMarks(0, 0).is_over(1)
+    assert not ByteMarks(0, 0).is_over(0)
+    assert ByteMarks(80, 74).is_over(80)
+    assert not ByteMarks(80, 74).is_over(79)

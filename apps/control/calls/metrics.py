@@ -71,6 +71,8 @@ def _of_instances(instances: list[InstanceEntry]) -> Iterator[pb.MetricsData]:
         yield _metric("service.query_counter", totals.requests, **tags)
         yield _metric("manager.requested_block_count", totals.requested_blocks, **tags)
         yield _metric("manager.hit_block_count", totals.hit_blocks, **tags)
+        yield _metric("manager.write_refused_count", totals.write_refused, **tags)
+        yield _metric("manager.quota_refused_count", totals.quota_refused, **tags)
         yield _metric("manager.hit_ratio", totals.hit_rate or 0.0, **tags)
 
 

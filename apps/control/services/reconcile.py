@@ -52,6 +52,13 @@ def reconcile(*, client: redis.Redis) -> bool:
     return needs_all
 
 
+def limits_publish(*, client: redis.Redis) -> None:
+    """Set the limits of all groups as this version understands them. Raises redis.RedisError."""
+    # In this order: a change that comes in between has a higher version, and wins.
+    version = registry_version()
+    index_registry.set_limits(client, group_entries(), version)
+
+
 def _is_being_sent() -> bool:
     """Whether a publication is on its way, so that Redis may well be behind for a moment."""
     return bool(pending_publications(before=timezone.now()))

@@ -8,7 +8,14 @@ from typing import Any
 
 from kvcm_platform.core.errors import invalid
 from kvcm_platform.core.registry import MetaIndexerSettings, MigrationPolicy, Quota, ReclaimSettings
-from kvcm_platform.core.types import Placement, PreferStrategy, ReclaimPolicy, Retention, StorageType
+from kvcm_platform.core.types import (
+    Placement,
+    PreferStrategy,
+    ReclaimBudget,
+    ReclaimPolicy,
+    Retention,
+    StorageType,
+)
 from kvcm_platform.core.validation.groups import GroupSettings
 
 BLANK = GroupSettings(storage_candidates=(), quota=Quota(capacity_bytes=0))
@@ -70,6 +77,8 @@ def _reclaim(reclaim: ReclaimSettings, data: Mapping[str, Any]) -> ReclaimSettin
     values = dict(data)
     if "policy" in values:
         values["policy"] = ReclaimPolicy(values["policy"])
+    if "budget" in values:
+        values["budget"] = ReclaimBudget(values["budget"])
     return replace(reclaim, **values)
 
 

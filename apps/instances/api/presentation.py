@@ -10,7 +10,7 @@ import redis
 import structlog
 
 from apps.common.redis_client import figures_client
-from apps.instances.api.traffic import traffic_by_group
+from apps.instances.api.traffic import GROUP_TRAFFIC, traffic_by_group
 from apps.instances.models import Instance, InstanceGroup
 from apps.instances.selectors import GroupDetail, group_details, instance_ids_by_group
 from kvcm_platform.core.registry import MigrationPolicy
@@ -57,7 +57,7 @@ def groups_shown(rows: Sequence[InstanceGroup]) -> list[dict[str, Any]]:
         usage = traffic = admission = None
         if figures is not None:
             usage = asdict(figures[0][detail.row.number])
-            traffic = _traffic(figures[1][detail.row.pk], "requested_blocks", "hit_blocks")
+            traffic = _traffic(figures[1][detail.row.pk], *GROUP_TRAFFIC)
             admission = asdict(figures[2][detail.row.name])
         shown.append(_group(detail, usage, traffic, admission))
     return shown
@@ -114,7 +114,10 @@ def instances_shown(rows: Sequence[Instance]) -> list[dict[str, Any]]:
 
 
 def _instance(row: Instance, usage: InstanceUsage | None, traffic: Traffic | None) -> dict[str, Any]:
-    parts = ("requests", "requested_blocks", "hit_blocks", "written_blocks")
+    parts = (
+        *("requests", "requested_blocks", "hit_blocks", "written_blocks"),
+        *("write_refused", "quota_refused"),
+    )
     return {
         "instance_id": row.instance_id,
         "instance_group": row.group.name,

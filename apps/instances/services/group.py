@@ -11,7 +11,7 @@ from django.db import transaction
 
 from apps.audit.services import audit_record
 from apps.common.actor import Actor
-from apps.common.services import Removed, number_next, registry_publish_on_commit
+from apps.common.services import Removed, number_next, registry_publish_on_commit, wake_on_commit
 from apps.instances.models import GroupQuota, InstanceGroup
 from apps.instances.selectors import GroupDetail, group_details, group_get
 from apps.storages.selectors import storage_names
@@ -22,6 +22,7 @@ from kvcm_platform.core.validation.values import INT64, check_object_name
 from kvcm_platform.core.validation.versions import next_version, require_version
 from kvcm_platform.index import address
 from kvcm_platform.index.placed import own_url
+from kvcm_platform.index.waking import Wake
 
 log = structlog.get_logger(__name__)
 
@@ -67,9 +68,12 @@ def group_update(
     if own_url(settings.meta_indexer) != own_url(detail.settings.meta_indexer):
         raise invalid("meta_indexer.storage_uri", "where the index of a group lies is fixed at its creation")
     row.version = next_version(stored=row.version, given=new_version)
-    return _write(
+    changed = _write(
         acting=acting, row=row, settings=settings, action="group.update", before=_state(detail.settings)
     )
+    if _limits_of(settings) != _limits_of(detail.settings):
+        wake_on_commit(Wake.LIMITS, group=name)
+    return changed
 
 
 @transaction.atomic
@@ -139,6 +143,11 @@ def _write(
     )
     registry_publish_on_commit(lambda _: [detail.entry])
     return GroupChanged(detail=detail, warnings=warnings)
+
+
+def _limits_of(settings: GroupSettings) -> tuple[Any, ...]:
+    """What decides how much a group may hold, and when and how it gives blocks back."""
+    return settings.quota, settings.reclaim, settings.meta_indexer.max_key_count
 
 
 def _state(settings: GroupSettings) -> dict[str, Any]:

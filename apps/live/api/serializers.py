@@ -10,6 +10,8 @@ class TotalsSerializer(serializers.Serializer):
     requested_blocks = serializers.IntegerField()
     hit_blocks = serializers.IntegerField()
     written_blocks = serializers.IntegerField()
+    write_refused = serializers.IntegerField()
+    quota_refused = serializers.IntegerField()
 
 
 class ProcessSerializer(serializers.Serializer):

@@ -58,6 +58,9 @@ class Storage(models.Model):
     device_used_bytes = models.BigIntegerField(null=True)
     device_capacity_bytes = models.BigIntegerField(null=True)
     free_bytes = models.BigIntegerField(null=True)
+    # Live bytes of the index here from which on groups give blocks back, and where they end.
+    high_bytes = models.BigIntegerField(null=True)
+    low_bytes = models.BigIntegerField(null=True)
     content_life = models.CharField(max_length=256, blank=True)
     needs_content_check = models.BooleanField(default=False)
     content_checked_at = models.DateTimeField(null=True)
@@ -125,6 +128,8 @@ class Storage(models.Model):
             weight=self.weight,
             capacity_bytes=self.capacity_bytes,
             free_bytes=self.free_bytes,
+            high_bytes=self.high_bytes,
+            low_bytes=self.low_bytes,
             segments=tuple(segment.entry() for segment in segments if segment.number not in lost),
             lost_numbers=tuple(lost),
             is_leaving=self.is_leaving,

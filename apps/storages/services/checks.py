@@ -8,10 +8,10 @@ from datetime import datetime
 
 from django.db import transaction
 
-from apps.common.services import registry_publish_on_commit
+from apps.common.services import registry_publish_on_commit, wake_on_commit
 from apps.storages.choices import SegmentState
 from apps.storages.models import Storage, StorageHealthSample, StorageSegment
-from apps.storages.services.capacity import capacity_note, room_note
+from apps.storages.services.capacity import capacity_note, marks_note, room_note
 from apps.storages.services.content import content_note
 from apps.storages.services.departure import departure_note
 from apps.storages.services.history import samples_note, turns_note
@@ -21,6 +21,7 @@ from apps.storages.usage import UsageByNumber, usage_of
 from kvcm_platform.core.health import HealthLimits, Row
 from kvcm_platform.core.registry import StorageEntry
 from kvcm_platform.core.types import StorageType
+from kvcm_platform.index.waking import Wake
 from kvcm_platform.storage.backend import ProbeResult
 
 
@@ -47,26 +48,39 @@ def checks_note(
     names = [check.entry.name for check in checks]
     rows = Storage.objects.select_for_update().filter(name__in=names).order_by("pk")
     by_name = {row.name: row for row in rows.prefetch_related("segments")}
-    changed, samples, doubtful = [], [], set()
+    changed, samples, doubtful, over = [], [], set(), []
     for check in checks:
         storage = by_name.get(check.entry.name)
         if storage is None or (storage.number, storage.version) != (check.entry.number, check.entry.version):
             continue
-        if _note(storage, check, usages, limits):
+        noted = _note(storage, check, usages, limits)
+        if noted.is_changed:
             changed.append(storage)
+        if noted.is_over_mark:
+            over.append(storage)
         samples.append(_sample(storage, check))
         if _is_in_doubt(storage):
             doubtful.add(storage.name)
     samples_note(samples)
     if changed:
         registry_publish_on_commit(lambda _: [_fresh(storage).entry() for storage in changed])
+    for storage in over:
+        wake_on_commit(Wake.STORAGE, storage=storage.name)
     return doubtful
+
+
+@dataclass(frozen=True, slots=True)
+class _Noted:
+    """Whether the data plane must know of a result, and whether groups are to give blocks back there."""
+
+    is_changed: bool
+    is_over_mark: bool
 
 
 def _note(
     storage: Storage, check: CheckedStorage, usages: UsageByNumber | None, limits: HealthLimits
-) -> bool:
-    """Write one result; whether the data plane must know of it."""
+) -> _Noted:
+    """Write one result."""
     result, at, previous_at = check.result, check.at, storage.health_checked_at
     usage = None if usages is None else usage_of(storage, usages)
     was_available, was_full = storage.is_available, storage.is_full
@@ -78,10 +92,12 @@ def _note(
     content_note(storage, result, at=at)
     is_changed = segments_note(storage, result, limits=limits, at=at, previous_at=previous_at)
     is_changed |= room_note(storage, usage, at=at, previous_at=previous_at)
+    are_marks_new, is_over = marks_note(storage, usage, at=at, previous_at=previous_at)
+    is_changed |= are_marks_new
     is_changed |= departure_note(storage, usage, limits=limits, at=at)
     is_changed |= turns_note(storage, was_available=was_available, was_full=was_full, at=at)
     storage.save()
-    return is_changed
+    return _Noted(is_changed, is_over and not storage.is_leaving)
 
 
 def _is_in_doubt(storage: Storage) -> bool:

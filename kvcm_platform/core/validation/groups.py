@@ -14,7 +14,7 @@ from kvcm_platform.core.registry import (
     Quota,
     ReclaimSettings,
 )
-from kvcm_platform.core.types import Placement, PreferStrategy
+from kvcm_platform.core.types import Placement, PreferStrategy, ReclaimPolicy
 
 from .values import INT32, INT64, check_object_name, number, text
 
@@ -76,7 +76,8 @@ def _check_reclaim(reclaim: ReclaimSettings) -> None:
         raise invalid("reclaim.low_watermark_ratio", "must be below reclaim.used_ratio")
     number("reclaim.used_bytes", reclaim.used_bytes, 0, INT64)
     number("reclaim.step_percentage", reclaim.step_percentage, 0, 100)
-    for name in ("trigger_period_seconds", "step_size", "delay_before_delete_ms", "grace_seconds"):
+    seconds = ("trigger_period_seconds", "grace_seconds", "ttl_seconds")
+    for name in (*seconds, "step_size", "delay_before_delete_ms"):
         number(f"reclaim.{name}", getattr(reclaim, name), 0, INT32)
     text("reclaim.storage_unique_name", reclaim.storage_unique_name, is_required=False, at_most=128)
 
@@ -146,7 +147,11 @@ def group_warnings(settings: GroupSettings, known_storages: Collection[str]) -> 
             if name not in known_storages
         ]
     capacity = settings.quota.capacity_bytes
-    if settings.reclaim.used_bytes > capacity:
+    if settings.reclaim.ttl_seconds and settings.reclaim.policy is not ReclaimPolicy.TTL:
+        found.append("reclaim.ttl_seconds: counts for the policy ttl alone")
+    if settings.reclaim.used_bytes and settings.reclaim.used_ratio:
+        found.append("reclaim.used_bytes: counts only where used_ratio is 0")
+    elif settings.reclaim.used_bytes > capacity:
         found.append("reclaim.used_bytes: is above the quota, so it never triggers")
     found += [
         f"quota.per_type.{kind}: is above the quota of the group"

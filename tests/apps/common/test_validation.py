@@ -144,6 +144,8 @@ def test_bad_storage_settings(changes: dict[str, Any], field: str) -> None:
         ({"reclaim": ReclaimSettings(step_size=-1)}, "reclaim.step_size"),
         ({"reclaim": ReclaimSettings(trigger_period_seconds=-1)}, "reclaim.trigger_period_seconds"),
         ({"reclaim": ReclaimSettings(delay_before_delete_ms=-1)}, "reclaim.delay_before_delete_ms"),
+        ({"reclaim": ReclaimSettings(grace_seconds=-1)}, "reclaim.grace_seconds"),
+        ({"reclaim": ReclaimSettings(ttl_seconds=-1)}, "reclaim.ttl_seconds"),
         ({"meta_indexer": MetaIndexerSettings(max_key_count=0)}, "meta_indexer.max_key_count"),
         ({"meta_indexer": MetaIndexerSettings(mutex_shard_num=3)}, "meta_indexer.mutex_shard_num"),
         ({"meta_indexer": MetaIndexerSettings(batch_key_size=-1)}, "meta_indexer.batch_key_size"),

@@ -14,7 +14,7 @@ from apps.accounts.models import User
 from apps.audit.models import AuditEntry
 from apps.storages.services import storage_remove, storage_update
 from kvcm_platform.core.registry import FairnessLimits, MigrationPolicy, StorageEntry
-from kvcm_platform.core.types import StorageType
+from kvcm_platform.core.types import ReclaimBudget, StorageType
 from kvcm_platform.index import heartbeat, keyspace, leaving
 from kvcm_platform.index import registry as index_registry
 from kvcm_platform.index.chunks import CacheCounters
@@ -297,6 +297,58 @@ def test_update_leaves_alone_what_the_protocol_cannot_say(control: Control, inde
     assert group.migration == MigrationPolicy("pool_a", "nfs_a", promote_after_hits=3)
     reclaim = group.reclaim
     assert (reclaim.low_watermark_ratio, reclaim.grace_seconds) == (0.6, 9)
+
+
+@pytest.mark.parametrize(
+    ("number", "expected"),
+    [
+        # 0 is what a client sends that does not know the field: it changes nothing.
+        (pb.USAGE_PROPORTIONAL, ReclaimBudget.GROUP_LRU),
+        (pb.FIXED_PER_INSTANCE, ReclaimBudget.FIXED),
+        (pb.GROUP_LRU, ReclaimBudget.GROUP_LRU),
+    ],
+)
+def test_budget_of_reclaim(
+    control: Control, index: redis.Redis, number: int, expected: ReclaimBudget
+) -> None:
+    message = group_message()
+    message.cache_config.reclaim_strategy.instance_reclaim_budget_policy = number
+    control.call("CreateInstanceGroup", pb.CreateInstanceGroupRequest(instance_group=message))
+    assert index_registry.read(index).groups["chat"].reclaim.budget is expected
+    shown = control.call("GetInstanceGroup", pb.GetInstanceGroupRequest(name="chat")).instance_group
+    wire = {ReclaimBudget.FIXED: pb.FIXED_PER_INSTANCE, ReclaimBudget.GROUP_LRU: pb.GROUP_LRU}[expected]
+    assert shown.cache_config.reclaim_strategy.instance_reclaim_budget_policy == wire
+
+
+def test_a_budget_of_no_version_is_refused_by_its_name(control: Control, index: redis.Redis) -> None:
+    message = group_message()
+    message.cache_config.reclaim_strategy.instance_reclaim_budget_policy = 9
+    answer = control.call("CreateInstanceGroup", pb.CreateInstanceGroupRequest(instance_group=message))
+    assert code(answer) == pb.INVALID_ARGUMENT
+    assert "reclaim_strategy.instance_reclaim_budget_policy" in answer.header.status.message
+
+
+def test_a_usage_proportional_budget_survives_reading_and_writing(
+    control: Control, index: redis.Redis
+) -> None:
+    from apps.instances.services import group_update
+    from tests.factories.actors import ADMIN
+
+    control.call("CreateInstanceGroup", pb.CreateInstanceGroupRequest(instance_group=group_message()))
+    group_update(
+        acting=ADMIN,
+        name="chat",
+        change=lambda s: replace(
+            s, reclaim=replace(s.reclaim, budget=ReclaimBudget.USAGE_PROPORTIONAL, ttl_seconds=5)
+        ),
+    )
+    shown = control.call("GetInstanceGroup", pb.GetInstanceGroupRequest(name="chat")).instance_group
+    assert shown.cache_config.reclaim_strategy.instance_reclaim_budget_policy == pb.USAGE_PROPORTIONAL
+    shown.version = 3
+    request = pb.UpdateInstanceGroupRequest(instance_group=shown, current_version=2)
+    assert code(control.call("UpdateInstanceGroup", request)) == pb.OK
+    reclaim = index_registry.read(index).groups["chat"].reclaim
+    assert (reclaim.budget, reclaim.ttl_seconds) == (ReclaimBudget.USAGE_PROPORTIONAL, 5)
 
 
 def test_group_with_instances_stays(control: Control, index: redis.Redis, tmp_path: Path) -> None:

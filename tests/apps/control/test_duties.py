@@ -16,14 +16,15 @@ from apps.audit.models import Event
 from apps.capacity.models import ReclaimRun
 from apps.common.actor import Role
 from apps.common.models import PendingPublication, RegistryState
-from apps.common.queue import COPIES_TASK
-from apps.control.services.reconcile import reconcile
+from apps.common.queue import COPIES_TASK, RECLAIM_TASK
+from apps.control.services.reconcile import limits_publish, reconcile
 from apps.instances.models import Instance
+from apps.instances.selectors import group_entries
 from apps.instances.services import instance_remove
 from apps.storages.services import storage_remove
 from apps.usage.models import Series
 from kvcm_platform.core.reclaim.runs import RunReport, RunState, Trigger
-from kvcm_platform.core.registry import MigrationPolicy
+from kvcm_platform.core.registry import MigrationPolicy, Quota
 from kvcm_platform.index import keyspace, leaving
 from kvcm_platform.index import registry as index_registry
 from tests.apps.control.conftest import Control
@@ -203,6 +204,40 @@ def test_a_group_that_needs_room_and_may_move_blocks_wakes_the_migrations(
         return COPIES_TASK in sent
 
     eventually(is_woken)
+
+
+@pytest.mark.parametrize("reason", ["refused", "mark", "limits", "storage"])
+def test_whoever_needs_room_wakes_reclaim(
+    control: Control, index: redis.Redis, sent: list[str], reason: str
+) -> None:
+    eventually(lambda: control.process.leader.is_leader)
+    for _ in range(3):
+        index.xadd(keyspace.WAKE, {"reason": reason, "number": "1"})
+    eventually(lambda: RECLAIM_TASK in sent)
+    assert sent.count(RECLAIM_TASK) == 1, "one is on its way already"
+    index.delete(keyspace.RECLAIM_QUEUED)  # it has begun
+    index.xadd(keyspace.WAKE, {"reason": reason, "number": "1"})
+    eventually(lambda: sent.count(RECLAIM_TASK) == 2)
+
+
+def test_other_wakes_do_not_reclaim(control: Control, index: redis.Redis, sent: list[str]) -> None:
+    eventually(lambda: control.process.leader.is_leader)
+    index.xadd(keyspace.WAKE, {"reason": "removed", "group": "1"})
+    eventually(lambda: TASK in sent)
+    assert RECLAIM_TASK not in sent
+
+
+@pytest.mark.django_db(transaction=True)
+def test_limits_are_set_again_as_a_new_version_understands_them(index: redis.Redis) -> None:
+    make_group(quota=Quota(1000))
+    limits = keyspace.group_limits(keyspace.group(group_entries()[0].number))
+    known = index.hgetall(limits)
+    assert known[b"mark"] == b"800"
+    index.hdel(limits, "mark", "mark:keys")
+    limits_publish(client=index)
+    assert {name: value for name, value in index.hgetall(limits).items() if name != b"version"} == {
+        name: value for name, value in known.items() if name != b"version"
+    }
 
 
 def test_due_work_becomes_one_task(control: Control, index: redis.Redis, sent: list[str]) -> None:

@@ -11,6 +11,7 @@ from django.test.utils import CaptureQueriesContext
 
 from apps.common.actor import Role
 from kvcm_platform.core.registry import FairnessLimits
+from kvcm_platform.core.types import ReclaimBudget
 from kvcm_platform.index import keyspace
 from kvcm_platform.index import registry as index_registry
 from tests.apps.conftest import Api
@@ -36,7 +37,13 @@ def test_from_create_to_delete(api: Api, index: redis.Redis) -> None:
     got = client.get(f"{GROUPS}chat/").json()
     assert got["quota"] == {"capacity_bytes": 1000, "per_type": {"nfs": 10}}
     assert (got["prefer_strategy"], got["reclaim"]["used_ratio"], got["version"]) == ("prefer_3fs", 0.8, 1)
-    assert got["traffic"] == {"requested_blocks": 0, "hit_blocks": 0, "hit_rate": None}
+    assert got["traffic"] == {
+        "requested_blocks": 0,
+        "hit_blocks": 0,
+        "hit_rate": None,
+        "write_refused": 0,
+        "quota_refused": 0,
+    }
     assert got["usage"] == {
         "used_bytes": 0,
         "reserved_bytes": 0,
@@ -73,6 +80,33 @@ def test_partial_update_reaches_into_the_members(api: Api, index: redis.Redis) -
     assert client.patch(f"{GROUPS}chat/", change).status_code == 409
     assert client.patch(f"{GROUPS}chat/", {"user_data": "x"}, HTTP_IF_MATCH="1").status_code == 409
     assert index_registry.read(index).groups["chat"].quota.capacity_bytes == 2000
+
+
+def test_how_a_group_reclaims(api: Api, index: redis.Redis) -> None:
+    client = api(Role.OPERATOR)
+    made = client.post(GROUPS, body(reclaim={"policy": "ttl", "ttl_seconds": 3600})).json()["reclaim"]
+    assert (made["policy"], made["ttl_seconds"], made["budget"]) == ("ttl", 3600, "group_lru")
+    changed = client.patch(f"{GROUPS}chat/", {"reclaim": {"budget": "usage_proportional"}}).json()["reclaim"]
+    assert changed == {**made, "budget": "usage_proportional"}
+    entry = index_registry.read(index).groups["chat"].reclaim
+    assert (entry.ttl_seconds, entry.budget) == (3600, ReclaimBudget.USAGE_PROPORTIONAL)
+    for wrong in ({"ttl_seconds": -1}, {"budget": "luck"}):
+        answer = client.patch(f"{GROUPS}chat/", {"reclaim": wrong})
+        assert (answer.status_code, answer.json()["field"]) == (400, f"reclaim.{next(iter(wrong))}")
+
+
+def test_what_was_refused_is_counted_by_instance_and_group(api: Api, index: redis.Redis) -> None:
+    make_group()
+    make_instance("a")
+    make_instance("b")
+    for name, refused, by_quota in (("a", 5, 3), ("b", 2, 2)):
+        index.hset(keyspace.COUNTERS, f"{name}|write_refused", refused)
+        index.hset(keyspace.COUNTERS, f"{name}|quota_refused", by_quota)
+    client = api(Role.VIEWER)
+    group = client.get(f"{GROUPS}chat/").json()["traffic"]
+    assert (group["write_refused"], group["quota_refused"]) == (7, 5)
+    instance = client.get(f"{INSTANCES}a/").json()["traffic"]
+    assert (instance["write_refused"], instance["quota_refused"]) == (5, 3)
 
 
 def test_fairness_limits(api: Api, index: redis.Redis) -> None:

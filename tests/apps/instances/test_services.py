@@ -10,6 +10,7 @@ import redis
 from django.db import connections
 
 from apps.audit.models import AuditEntry
+from apps.common import services
 from apps.instances.models import GroupQuota, Instance, InstanceGroup, InstanceNumber
 from apps.instances.selectors import group_entries, instance_entries
 from apps.instances.services import (
@@ -58,6 +59,60 @@ def test_group_is_stored_as_rows_and_published_as_one_entry(index: redis.Redis) 
     assert index_registry.read(index).groups == {"chat": detail.entry}
     assert group_entries() == [detail.entry]
     assert detail.entry.storage_candidates == ("b", "a")
+
+
+def test_rows_of_before_there_were_budgets(index: redis.Redis) -> None:
+    make_group()
+    row = InstanceGroup.objects.get()
+    row.reclaim = {
+        name: value for name, value in row.reclaim.items() if name not in {"budget", "ttl_seconds"}
+    }
+    row.save()
+    (entry,) = group_entries()
+    assert entry.reclaim == ReclaimSettings()
+
+
+def test_changed_limits_wake_reclaim(index: redis.Redis) -> None:
+    """Whatever decides how much a group may hold; nothing else."""
+    make_group(quota=Quota(1000))
+    assert index.xlen(keyspace.WAKE) == 0
+    changes: list[tuple[dict[str, object], bool]] = [
+        ({"user_data": "x"}, False),
+        ({"quota": Quota(900)}, True),
+        ({"quota": Quota(900, {StorageType.NFS: 5})}, True),
+        ({"reclaim": ReclaimSettings(used_ratio=0.5)}, True),
+        ({"meta_indexer": MetaIndexerSettings(max_key_count=32)}, True),
+        ({"meta_indexer": MetaIndexerSettings(max_key_count=32, batch_key_size=2)}, False),
+    ]
+    for change, wakes in changes:
+        group_update(acting=ADMIN, name="chat", change=lambda s, c=change: replace(s, **c))
+        entries = [fields for _, fields in index.xrange(keyspace.WAKE)]
+        assert entries == ([{b"reason": b"limits", b"group": b"chat"}] if wakes else []), change
+        index.delete(keyspace.WAKE)
+
+
+def test_a_lower_quota_is_in_force_when_reclaim_is_woken(
+    index: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_group(quota=Quota(1000))
+    seen = []
+    send = services.wake_command
+
+    def look(*args: object, **fields: str) -> object:
+        number = index_registry.read(index).groups["chat"].number
+        seen.append(index.hget(keyspace.group_limits(keyspace.group(number)), "total"))
+        return send(*args, **fields)
+
+    monkeypatch.setattr(services, "wake_command", look)
+    group_update(acting=ADMIN, name="chat", change=lambda s: replace(s, quota=Quota(5)))
+    assert seen == [b"5"]
+
+
+def test_a_lost_wake_loses_no_change(index: redis.Redis) -> None:
+    make_group(quota=Quota(1000))
+    index.set(keyspace.WAKE, "not a stream")
+    group_update(acting=ADMIN, name="chat", change=lambda s: replace(s, quota=Quota(5)))
+    assert index_registry.read(index).groups["chat"].quota == Quota(5)
 
 
 def test_group_update(index: redis.Redis) -> None:

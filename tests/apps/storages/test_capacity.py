@@ -15,6 +15,7 @@ from apps.storages.models import Storage, StorageIncident
 from apps.storages.services import CheckedStorage, checks_note, storage_update
 from apps.storages.tasks import check_storages
 from kvcm_platform.core.health import HealthLimits
+from kvcm_platform.index import keyspace
 from kvcm_platform.index import registry as index_registry
 from kvcm_platform.index.stats import StorageUsage
 from kvcm_platform.storage.backend import ProbeResult
@@ -91,6 +92,61 @@ def test_the_watermark_holds_for_the_device_too(index: redis.Redis, disk: SmallD
     (disk.path / "filler").write_bytes(b"x" * (3 << 20))
     check_storages()
     assert "of its device are used" in published(index).refusal
+
+
+def woken(index: redis.Redis) -> list[dict[bytes, bytes]]:
+    """What the checks told since the last look."""
+    entries = [fields for _, fields in index.xrange(keyspace.WAKE)]
+    index.delete(keyspace.WAKE)
+    return entries
+
+
+def test_at_its_high_mark_groups_are_to_give_back(index: redis.Redis, tmp_path: Path) -> None:
+    """80 % of 10,000; what waits for its deletion makes it full, and is not asked for again."""
+    storage = make_storage(tmp_path, capacity_bytes=10_000, high_watermark_ratio=0.8, low_watermark_ratio=0.5)
+    told = [{b"reason": b"storage", b"storage": b"nfs_a"}]
+    for used, pending, expected in ((7999, 0, []), (8000, 0, told), (8000, 1, []), (9000, 900, told)):
+        usage = StorageUsage(used_bytes=used, pending_bytes=pending)
+        check("nfs_a", True, usages={storage.number: usage})
+        assert woken(index) == expected
+        entry = published(index)
+        assert (entry.high_bytes, entry.low_bytes) == (8000, 4999)
+    check("nfs_a", True, usages=None)
+    assert woken(index) == []
+    assert published(index).high_bytes == 8000, "what the index said last still counts"
+    storage_update(acting=ADMIN, name="nfs_a", settings={"capacity_bytes": 5000})
+    check("nfs_a", True, usages={storage.number: StorageUsage(used_bytes=4000)})
+    assert (published(index).high_bytes, published(index).low_bytes, woken(index)) == (4000, 2499, told)
+    storage_update(acting=ADMIN, name="nfs_a", settings={"capacity_bytes": None})
+    check("nfs_a", True, usages={storage.number: StorageUsage(used_bytes=4000)})
+    assert (published(index).high_bytes, published(index).low_bytes) == (None, None)
+
+
+def test_marks_of_a_device_are_told_when_they_turn_or_have_moved(index: redis.Redis, tmp_path: Path) -> None:
+    """A device of 100,000, high mark 80 %, whose other users come and go."""
+    storage = make_storage(tmp_path, high_watermark_ratio=0.8)
+    began = timezone.now().replace(second=0, microsecond=0) + timedelta(minutes=1)
+
+    def look(after: int, held: int, others: int) -> int | None:
+        check(
+            *("nfs_a", True),
+            at=began + timedelta(seconds=after),
+            usages={storage.number: StorageUsage(used_bytes=held)},
+            used_bytes=held + others,
+            capacity_bytes=100_000,
+        )
+        return published(index).high_bytes
+
+    assert look(1, 10_000, 20_000) == 60_000
+    assert look(6, 12_000, 19_000) == 60_000, "told with the room of all"
+    assert look(31, 12_000, 21_000) == 60_000, "a little"
+    assert look(36, 12_000, 30_000) == 60_000, "a lot, but it is early"
+    assert look(61, 12_000, 30_000) == 50_000
+    assert woken(index) == []
+    assert look(66, 45_000, 36_000) == 44_000, "at once: it is over now"
+    assert woken(index) != []
+    assert look(71, 45_000, 30_000) == 50_000, "and no longer"
+    assert woken(index) == []
 
 
 def test_room_is_published_rarely_under_load(index: redis.Redis, tmp_path: Path) -> None:
