@@ -1055,6 +1055,8 @@ export interface components {
             /** Format: double */
             max_ms: number | null;
         };
+        /** @enum {string} */
+        BudgetEnum: "group_lru" | "usage_proportional" | "fixed";
         /** @description Refuses members that it does not know, each by its name. */
         BulkInputRequest: {
             action: components["schemas"]["ActionEnum"];
@@ -1285,6 +1287,10 @@ export interface components {
         GroupTrafficOutput: {
             requested_blocks: number;
             hit_blocks: number;
+            /** @description Starts that got no place */
+            write_refused: number;
+            /** @description those of them that a quota or max_key_count refused */
+            quota_refused: number;
             /** Format: double */
             hit_rate: number | null;
         };
@@ -1399,6 +1405,10 @@ export interface components {
             /** Format: double */
             hit_rate: number | null;
             written_blocks: number;
+            /** @description Starts that got no place */
+            write_refused: number;
+            /** @description those of them that a quota or max_key_count refused */
+            quota_refused: number;
         };
         InstanceUsageOutput: {
             used_bytes: number;
@@ -2208,20 +2218,38 @@ export interface components {
             /** Format: date-time */
             updated_at: string;
         };
-        /** @description Kept; `delay_before_delete_ms` counts, and `used_ratio` for the verdict. Reclaim is to come. */
+        /** @description When the group gives blocks back, and which. 0, "" or null = unset. */
         ReclaimFieldsRequest: {
+            /** @description lru: longest unused first; lfu: least used first; ttl: as lru, and besides what was unused for ttl_seconds goes without any mark */
             policy?: components["schemas"]["PolicyEnum"];
+            /** @description storage to take from first; a preference, never a filter */
             storage_unique_name?: string;
-            /** Format: double */
+            /**
+             * Format: double
+             * @description high mark as a share of the quota, of each type's, and of max_key_count; above 1 = never
+             */
             used_ratio?: number;
+            /** @description high mark of the group in bytes; counts where used_ratio is 0 */
             used_bytes?: number;
-            /** Format: double */
+            /**
+             * Format: double
+             * @description share at which a run ends; null = five points below the high mark, or a tenth of it if less (95 % of used_bytes)
+             */
             low_watermark_ratio?: number | null;
+            /** @description least time between two runs that marks set off */
             trigger_period_seconds?: number;
+            /** @description blocks that a run takes in one step */
             step_size?: number;
+            /** @description the same in per cent of what could be evicted; counts where step_size is 0 */
             step_percentage?: number;
+            /** @description how long readers that have a location may go on reading it */
             delay_before_delete_ms?: number;
+            /** @description blocks finished less than that long ago stay */
             grace_seconds?: number;
+            /** @description policy ttl: blocks unused for so long go; 0 = only under pressure */
+            ttl_seconds?: number;
+            /** @description what each instance gives: group_lru: whoever has the next in order; usage_proportional: the same share of what it could give; fixed: equal amounts */
+            budget?: components["schemas"]["BudgetEnum"];
         };
         /**
          * @description What is to be reclaimed. One amount at most; without one, down to the group's low marks, or with
@@ -2265,6 +2293,8 @@ export interface components {
             step_percentage: number;
             delay_before_delete_ms: number;
             grace_seconds: number;
+            ttl_seconds: number;
+            budget: components["schemas"]["BudgetEnum"];
         };
         /**
          * @description What would go. Where `is_complete` is false there was too much to look at: what is planned, and the
@@ -2702,6 +2732,8 @@ export interface components {
             requested_blocks: number;
             hit_blocks: number;
             written_blocks: number;
+            write_refused: number;
+            quota_refused: number;
         };
         /** @description A step in an alert's life; `by` is empty where the evaluation took it. */
         TransitionOutput: {

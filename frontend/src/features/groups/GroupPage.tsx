@@ -22,7 +22,7 @@ import { GroupActions } from './GroupActions';
 import { IndexerPanel, ReclaimPanel, SettingsPanel } from './GroupSettings';
 import { GroupInstances } from './GroupInstances';
 import classes from './groups.module.css';
-import { heldBytes, highWatermark } from './reclaim';
+import { heldBytes, highWatermark, liveBytes, lowWatermark } from './reclaim';
 
 const route = getRouteApi('/app/groups/$name');
 const PARENT = { label: 'Instance groups', to: '/groups' } as const;
@@ -81,9 +81,9 @@ function QuotaBadge({ group }: { group: InstanceGroup }) {
       </StatusBadge>
     );
   }
-  if (high !== null && used > high * quota) {
+  if (high !== null && liveBytes(group.usage) >= high * quota) {
     return (
-      <StatusBadge tone="warn" hint={`Reclaim runs above ${share(high)}`}>
+      <StatusBadge tone="warn" hint={`Reclaim runs from ${share(high)} on`}>
         Above high watermark
       </StatusBadge>
     );
@@ -102,14 +102,14 @@ function UsagePanel({ group }: { group: InstanceGroup }) {
     <Panel title="Usage against quota">
       <CapacityBar
         parts={[
-          { key: 'used', label: 'Used', value: usage.used_bytes, hint: 'Blocks being written or served' },
+          { key: 'used', label: 'Used', value: usage.used_bytes - usage.pending_bytes, hint: 'Blocks being written or served' },
           { key: 'reserved', label: 'Reserved', value: usage.reserved_bytes, hint: 'Promised to open write sessions' },
           { key: 'pending', label: 'Pending deletion', value: usage.pending_bytes, hint: 'Not yet given back' },
         ]}
         limit={quota.capacity_bytes}
         limitLabel="Quota"
         high={highWatermark(reclaim, quota.capacity_bytes)}
-        low={reclaim.low_watermark_ratio}
+        low={lowWatermark(reclaim, quota.capacity_bytes)}
       />
       <div className={layout.spaced}>
         <Figures
@@ -120,6 +120,7 @@ function UsagePanel({ group }: { group: InstanceGroup }) {
             },
             { label: 'Requested blocks', value: <Count value={traffic?.requested_blocks} unit="blocks" /> },
             { label: 'Hit blocks', value: <Count value={traffic?.hit_blocks} unit="blocks" /> },
+            { label: 'Refused by quota', value: <Count value={traffic?.quota_refused} unit="writes" /> },
             { label: 'Blocks held', value: <Count value={usage.blocks} unit="blocks" /> },
             {
               label: 'Instances',

@@ -4,33 +4,49 @@ import { Panel } from '../../components/Panel';
 import { Bytes, Count, Mono, Time } from '../../components/values';
 import { duration, exact, milliseconds, share } from '../../lib/format';
 import { preferenceText } from './preference';
+import { lowWatermark } from './reclaim';
 
 const unset = <span className="muted">not set</span>;
 
-export function ReclaimPanel({ group: { reclaim } }: { group: InstanceGroup }) {
+const BUDGETS: Record<InstanceGroup['reclaim']['budget'], string> = {
+  group_lru: 'who has the coldest',
+  usage_proportional: 'the same share of each',
+  fixed: 'equal amounts of each',
+};
+
+export function ReclaimPanel({ group: { reclaim, quota } }: { group: InstanceGroup }) {
+  const low = lowWatermark(reclaim, quota.capacity_bytes);
   const facts: Fact[] = [
     { label: 'Policy', value: reclaim.policy.toUpperCase() },
     {
-      label: 'Starts above',
-      value: reclaim.used_ratio > 0 ? `${share(reclaim.used_ratio)} of the quota` : unset,
-      hint: 'High watermark as a share of the quota (used_ratio)',
+      label: 'Starts at',
+      value: startText(reclaim),
+      hint: 'High watermark: a share of the quota, of each type’s quota and of the keys at most (used_ratio)',
     },
     {
-      label: 'Starts above (bytes)',
+      label: 'Starts at (bytes)',
       value: reclaim.used_bytes > 0 ? <Bytes value={reclaim.used_bytes} /> : unset,
-      hint: 'High watermark as a size (used_bytes); whichever is reached first counts',
+      hint: 'High watermark as a size (used_bytes); counts only where there is no share',
     },
     {
-      label: 'Stops below',
-      value: reclaim.low_watermark_ratio != null ? share(reclaim.low_watermark_ratio) : unset,
-      hint: 'Low watermark; without one reclaim stops at the high watermark',
+      label: 'Ends at',
+      value: reclaim.low_watermark_ratio != null ? share(reclaim.low_watermark_ratio) : share(low),
+      hint: 'Low watermark; without one five points below the high one, or a tenth of it if that is less',
     },
     {
-      label: 'Only on storage',
-      value: reclaim.storage_unique_name ? <Mono>{reclaim.storage_unique_name}</Mono> : <span className="muted">all</span>,
+      label: 'First from storage',
+      value: reclaim.storage_unique_name ? <Mono>{reclaim.storage_unique_name}</Mono> : <span className="muted">any</span>,
+      hint: 'A preference: blocks elsewhere go as well, after those',
+    },
+    { label: 'Budget of instances', value: BUDGETS[reclaim.budget] },
+    {
+      label: 'Unused at most',
+      value: reclaim.ttl_seconds > 0 ? duration(reclaim.ttl_seconds) : unset,
+      hint: 'Policy TTL: what was not used for so long goes without any mark',
     },
     {
       label: 'Period',
+      hint: 'Least time between two runs that watermarks set off',
       value: reclaim.trigger_period_seconds > 0 ? duration(reclaim.trigger_period_seconds) : unset,
     },
     {
@@ -39,13 +55,22 @@ export function ReclaimPanel({ group: { reclaim } }: { group: InstanceGroup }) {
       hint: 'How much one step of a run takes away',
     },
     { label: 'Delay before delete', value: milliseconds(reclaim.delay_before_delete_ms) },
-    { label: 'Grace', value: reclaim.grace_seconds > 0 ? duration(reclaim.grace_seconds) : unset },
+    {
+      label: 'Grace',
+      value: reclaim.grace_seconds > 0 ? duration(reclaim.grace_seconds) : unset,
+      hint: 'Blocks finished less than that long ago stay',
+    },
   ];
   return (
-    <Panel title="Reclaim" note="settings only: nothing is evicted yet">
+    <Panel title="Reclaim">
       <Facts facts={facts} />
     </Panel>
   );
+}
+
+function startText({ used_ratio: ratio }: InstanceGroup['reclaim']) {
+  if (ratio <= 0) return unset;
+  return ratio <= 1 ? `${share(ratio)} of the quota` : <span className="muted">never</span>;
 }
 
 function stepText({ step_size: size, step_percentage: percentage }: InstanceGroup['reclaim']) {

@@ -16,7 +16,7 @@ import { exact, share } from '../../lib/format';
 import { listQuery } from '../../lib/listSearch';
 import { useRefetchInterval } from '../../live/LiveProvider';
 import { CandidateTags } from './CandidateTags';
-import { heldBytes, highWatermark } from './reclaim';
+import { heldBytes, highWatermark, lowWatermark } from './reclaim';
 
 const route = getRouteApi('/app/groups');
 
@@ -41,7 +41,7 @@ const columns: ColumnDef<InstanceGroup>[] = [
         used={group.usage && heldBytes(group.usage)}
         limit={group.quota.capacity_bytes}
         high={highWatermark(group.reclaim, group.quota.capacity_bytes)}
-        low={group.reclaim.low_watermark_ratio}
+        low={lowWatermark(group.reclaim, group.quota.capacity_bytes)}
       />
     ),
   },

@@ -75,6 +75,7 @@ function InstanceDetail({ instance }: { instance: Instance }) {
               { label: 'Requested blocks', value: <Count value={traffic?.requested_blocks} unit="blocks" /> },
               { label: 'Hit blocks', value: <Count value={traffic?.hit_blocks} unit="blocks" /> },
               { label: 'Written blocks', value: <Count value={traffic?.written_blocks} unit="blocks" /> },
+              { label: 'Refused by quota', value: <Count value={traffic?.quota_refused} unit="writes" /> },
             ]}
           />
         </Panel>

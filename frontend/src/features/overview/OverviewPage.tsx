@@ -50,7 +50,12 @@ function Picture({ overview }: { overview: Overview }) {
         <Panel title="Space" note={`${count(overview.blocks)} blocks kept`}>
           <CapacityBar
             parts={[
-              { key: 'used', label: 'Used', value: overview.used_bytes, hint: 'Blocks being written or served' },
+              {
+                key: 'used',
+                label: 'Used',
+                value: overview.used_bytes - overview.pending_bytes,
+                hint: 'Blocks being written or served',
+              },
               {
                 key: 'reserved',
                 label: 'Reserved',

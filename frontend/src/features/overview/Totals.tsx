@@ -13,6 +13,7 @@ export function Totals({ totals }: { totals: Overview['totals'] }) {
           { label: 'Requested', value: <Count value={totals.requested_blocks} unit="blocks" /> },
           { label: 'Hit', value: <Count value={totals.hit_blocks} unit="blocks" /> },
           { label: 'Written', value: <Count value={totals.written_blocks} unit="blocks" /> },
+          { label: 'Refused for want of room', value: <Count value={totals.quota_refused} unit="writes" /> },
           {
             label: 'Hits of requested',
             value: share(totals.requested_blocks ? totals.hit_blocks / totals.requested_blocks : null),

@@ -10,7 +10,7 @@ const overview: Overview = {
   requested_blocks: 12_345_678,
   hit_blocks: 7_000_000,
   hit_rate: 0.567,
-  totals: { requests: 1, requested_blocks: 2, hit_blocks: 1, written_blocks: 1 },
+  totals: { requests: 1, requested_blocks: 2, hit_blocks: 1, written_blocks: 1, write_refused: 0, quota_refused: 0 },
   used_bytes: 10 * GiB,
   reserved_bytes: 0,
   pending_bytes: 0,

@@ -82,7 +82,12 @@ function UsagePanel({ storage }: { storage: Storage }) {
     <Panel title="Usage">
       <CapacityBar
         parts={[
-          { key: 'used', label: 'Used', value: usage.used_bytes, hint: 'Blocks being written or served' },
+          {
+            key: 'used',
+            label: 'Used',
+            value: usage.used_bytes - usage.pending_bytes,
+            hint: 'Blocks being written or served',
+          },
           { key: 'pending', label: 'Pending deletion', value: usage.pending_bytes, hint: 'Not yet given back' },
         ]}
         limit={storage.capacity_bytes}
