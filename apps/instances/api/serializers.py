@@ -92,7 +92,11 @@ class MetaIndexerFields(serializers.Serializer):
     mutex_shard_num = serializers.IntegerField(required=False, help_text=_LATER)
     batch_key_size = serializers.IntegerField(required=False, help_text=_LATER)
     storage_type = serializers.CharField(allow_blank=True, required=False)
-    storage_uri = serializers.CharField(allow_blank=True, required=False, help_text=_LATER)
+    storage_uri = serializers.CharField(
+        allow_blank=True,
+        required=False,
+        help_text="a Redis URL places the group there, fixed at its creation",
+    )
     cache_policy = CachePolicyFields(required=False)
 
 

@@ -1468,7 +1468,7 @@ export interface components {
             /** @description kept, but read by nothing yet: takes effect with the work on the index */
             batch_key_size?: number;
             storage_type?: string;
-            /** @description kept, but read by nothing yet: takes effect with the work on the index */
+            /** @description a Redis URL places the group there, fixed at its creation */
             storage_uri?: string;
             cache_policy?: components["schemas"]["CachePolicyFieldsRequest"];
         };
