@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import random
+from collections import Counter
 
 import pytest
 
@@ -317,3 +319,50 @@ async def test_an_id_that_pending_entries_could_not_hold_is_refused(plane):
     (run,) = await coldest(plane)
     with pytest.raises(ValueError, match="8 bytes"):
         await evict_runs(plane, [(run, 1)], run_id=b"short")
+
+
+@pytest.mark.parametrize("seed", range(4))
+async def test_random_evictions_among_other_changes(plane, seed):
+    """Whatever happens in between: usage and accounts add up, and each run serves its first blocks."""
+    rng = random.Random(seed)
+    ids = [bytes([number]) * 8 for number in range(3)]
+    marked: Counter[bytes] = Counter()
+    whole: dict[bytes, tuple[int, ...]] = {}
+    for _ in range(40):
+        match rng.choice(["write", "fail", "evict", "evict", "evict", "remove", "delete", "use"]):
+            case "write":
+                start = rng.randrange(8) * 100
+                await plane.write(range(start, start + rng.randrange(1, 60)))
+            case "fail":
+                started = await plane.start(range(2000, 2000 + rng.randrange(1, 30)))
+                await plane.finish(started, rng.randrange(len(started.locations) + 1))
+            case "evict":
+                runs = await coldest(plane)
+                victims = [(run, rng.randrange(1, 17)) for run in rng.sample(runs, min(5, len(runs)))]
+                run_id = rng.choice(ids)
+                marked[run_id] += (await evict_runs(plane, victims, run_id=run_id)).blocks
+            case "remove":
+                at = rng.randrange(800)
+                await plane.service.remove_cache("model-a", Blocks([at], ()), None)
+                whole.clear()  # a run with a hole is none from whose tail alone blocks went
+            case "delete":
+                plane.make_due()
+                await plane.duties()
+            case "use":
+                start = rng.randrange(8) * 100
+                await plane.match(range(start, start + 30))
+                await plane.index.recency.flush()
+        for run in await coldest(plane):
+            keys = whole.setdefault(run.name, keys_of(plane, run))
+            assert keys_of(plane, run) == keys[: len(keys_of(plane, run))]
+        for run_id in ids:
+            found = await account(plane, run_id)
+            assert found.marked_blocks == marked[run_id]
+            assert 0 <= found.freed_blocks <= found.marked_blocks
+        assert (await plane.recount()).drift == {}
+    plane.make_due()
+    await plane.duties()
+    for run_id in ids:
+        found = await account(plane, run_id)
+        assert (found.freed_blocks, found.waiting_blocks) == (marked[run_id], 0)
+        assert found.freed_bytes == found.marked_bytes == marked[run_id] * SIZE
