@@ -18,6 +18,7 @@ from apps.common.selectors import pending_publications, registry_version
 from kvcm_platform.duties.lease import duties_lease
 from kvcm_platform.duties.run import DutiesReport, duties_run
 from kvcm_platform.duties.session import index_session
+from kvcm_platform.index.duties import AHEAD_MS
 
 log = structlog.get_logger(__name__)
 
@@ -37,6 +38,7 @@ def run_duties() -> dict[str, Any]:
                 quarantine_ms=quarantine_ms,
                 registry_version=version,
                 reasons_kept_ms=settings.KVCM_EVICTIONS_KEPT_S * 1000,
+                ahead_ms=AHEAD_MS,
             )
 
     report = asyncio.run(run())

@@ -64,6 +64,10 @@ class PendingList(Protocol):
 
     async def due(self, limit: int) -> list[PendingDeletion]: ...
 
+    async def soon(self, limit: int) -> tuple[list[PendingDeletion], float]:
+        """Those that will be due in a moment, too, and when (time.monotonic) all of them are."""
+        ...
+
     async def aside(self, storage_number: int, limit: int) -> list[PendingDeletion]:
         """What was set aside for a storage, oldest first."""
         ...

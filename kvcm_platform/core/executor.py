@@ -80,11 +80,17 @@ class Executor:
         self._all_late: set[asyncio.Task[None]] = set()
 
     async def take(self, pending: PendingList, limit: int) -> int:
-        """Deals with up to `limit` due deletions of a shard; returns how many it took from the list."""
-        taken = await pending.due(limit)
+        """Deals with up to `limit` due deletions of a shard; returns how many it took from the list.
+
+        Where none is due those are taken that will be in a moment: their marks become durable meanwhile.
+        """
+        taken, ready_at = await pending.due(limit), 0.0
+        if not taken:
+            taken, ready_at = await pending.soon(limit)
         if not taken:
             return 0
         await pending.durable()
+        await asyncio.sleep(max(0.0, ready_at - time.monotonic()))
         by_storage: dict[int, list[PendingDeletion]] = defaultdict(list)
         for deletion in taken:
             by_storage[deletion.storage_number].append(deletion)

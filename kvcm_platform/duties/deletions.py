@@ -32,9 +32,19 @@ class Deletions:
     """Those of one run. `failures` counts the times that a shard's or a storage's ended in an error."""
 
     def __init__(
-        self, session: IndexSession, deadline: float, batch: int, quarantine_ms: int, report: DeletionReport
+        self,
+        session: IndexSession,
+        deadline: float,
+        report: DeletionReport,
+        *,
+        batch: int,
+        quarantine_ms: int,
+        ahead_ms: int,
     ) -> None:
-        """`batch`: deletions of a shard that are carried out together, behind one wait for their marks."""
+        """`batch`: deletions of a shard that are carried out together, behind one wait for their marks.
+
+        That wait begins up to `ahead_ms` before they are due.
+        """
         self._index = session.index
         self._shards = [shard for entry in session.instances for shard in shards_of(entry)]
         self._deadline = deadline
@@ -43,6 +53,7 @@ class Deletions:
         self._deleters = Deleters(session)
         self._durability = Durability(self._index.connection)
         self._quarantine_ms = quarantine_ms
+        self._ahead_ms = ahead_ms
         self.failures = 0
 
     async def run(self) -> None:
@@ -116,4 +127,6 @@ class Deletions:
             return True
 
     def _pending(self, shard: ShardRef) -> RedisPending:
-        return RedisPending(self._index, shard, self._quarantine_ms, self._durability)
+        return RedisPending(
+            self._index, shard, self._quarantine_ms, self._durability, ahead_ms=self._ahead_ms
+        )

@@ -76,6 +76,7 @@ class DutyRun:
         quarantine_ms: int,
         registry_version: int | None,
         reasons_kept_ms: int,
+        ahead_ms: int,
     ) -> None:
         self._session = session
         self._index = session.index
@@ -85,6 +86,7 @@ class DutyRun:
         self._quarantine_ms = quarantine_ms
         self._registry_version = registry_version
         self._reasons_kept_ms = reasons_kept_ms
+        self._ahead_ms = ahead_ms
         self._swept_at = 0.0
         self.report = DutiesReport()
 
@@ -201,7 +203,12 @@ class DutyRun:
 
     async def _delete(self) -> None:
         deletions = Deletions(
-            self._session, self._deadline, self._batch, self._quarantine_ms, self.report.deletions
+            self._session,
+            self._deadline,
+            self.report.deletions,
+            batch=self._batch,
+            quarantine_ms=self._quarantine_ms,
+            ahead_ms=self._ahead_ms,
         )
         try:
             await self._beside(deletions.run())
@@ -243,12 +250,14 @@ async def duties_run(
     quarantine_ms: int = QUARANTINE_MS,
     registry_version: int | None = None,
     reasons_kept_ms: int = gone.KEPT_SECONDS * 1000,
+    ahead_ms: int = 0,
 ) -> DutiesReport:
     """`batch`: deletions of a shard that are carried out together, behind one wait for their marks.
 
     `quarantine_ms`: how long the places of failed writes are kept from others. `registry_version`: the
     database's; without it nothing is done about blocks on numbers that no storage has (strays.py).
-    `reasons_kept_ms`: how long it can be asked why a block left.
+    `reasons_kept_ms`: how long it can be asked why a block left. `ahead_ms`: deletions that are due so soon
+    are waited for, and prepared meanwhile.
     """
-    run = DutyRun(session, seconds, owner, batch, quarantine_ms, registry_version, reasons_kept_ms)
+    run = DutyRun(session, seconds, owner, batch, quarantine_ms, registry_version, reasons_kept_ms, ahead_ms)
     return await run.run()

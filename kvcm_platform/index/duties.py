@@ -15,13 +15,15 @@ from . import keyspace, leaving, storage_checks
 from .link import RESERVATION_MARGIN_MS
 
 SAFETY_SECONDS = 2.0
+AHEAD_MS = 600
+"""Deletions are prepared so long before they are due: the server's log is written about once a second."""
 CLEARING_MS = 3000
 """Storages that are to be empty, and those that cannot be asked yet, are looked at this often."""
 
 
 def anything_due(client: redis.Redis, known: Registry) -> bool:
-    """True when a session expired, a deletion is due, a reservation or a lease of memory is stale, a trim
-    is unfinished, or storages are to be looked at.
+    """True when a session expired, a deletion is nearly due, a reservation or a lease of memory is stale,
+    a trim is unfinished, or storages are to be looked at.
     """
     gone = leaving.decode(client.hgetall(keyspace.LEAVING))
     instances = [*known.instances.values(), *gone]
@@ -33,7 +35,7 @@ def anything_due(client: redis.Redis, known: Registry) -> bool:
             base = keyspace.instance(entry.number, shard)
             if entry.shards > 1:
                 pipeline.zrangebyscore(keyspace.session_deadlines(base), "-inf", now, 0, 1)
-            pipeline.zrangebyscore(keyspace.pending_due(base), "-inf", now, 0, 1)
+            pipeline.zrangebyscore(keyspace.pending_due(base), "-inf", now + AHEAD_MS, 0, 1)
         pipeline.zrangebyscore(keyspace.open_sessions(entry.number, entry.shards), "-inf", now, 0, 1)
     for number in groups:
         deadlines = keyspace.group_reservation_deadlines(keyspace.group(number))

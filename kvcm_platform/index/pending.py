@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from contextlib import suppress
 
@@ -64,33 +65,49 @@ class RedisPending:
         shard: ShardRef,
         quarantine_ms: int = QUARANTINE_MS,
         durability: Durability | None = None,
+        ahead_ms: int = 0,
     ) -> None:
         """`quarantine_ms`: how long after its first freeing the place of a failed write is freed again.
 
-        `durability` is shared by the shards that one run looks after.
+        `durability` is shared by the shards that one run looks after. `ahead_ms`: how early `soon` looks.
         """
         self._index = index
         self._shard = shard
         self._quarantine_ms = quarantine_ms
         self._durability = durability or Durability(index.connection)
+        self._ahead_ms = ahead_ms
 
     async def due(self, limit: int) -> list[PendingDeletion]:
+        found, _ = await self._due(limit, 0)
+        return found
+
+    async def soon(self, limit: int) -> tuple[list[PendingDeletion], float]:
+        if not self._ahead_ms:
+            return [], 0.0
+        return await self._due(limit, self._ahead_ms)
+
+    async def _due(self, limit: int, ahead_ms: int) -> tuple[list[PendingDeletion], float]:
+        """And when (time.monotonic) all of them are due."""
         found: list[PendingDeletion] = []
+        ready_at = 0.0
         for skip in range(0, limit, READ_CHUNK):
             count = min(READ_CHUNK, limit - skip)
             # What cannot be read is put off, so the next part may begin a little behind where this one ended.
-            read = await self._read("kvcm_due", count, skip)
+            read, left_ms = await self._read("kvcm_due", count, skip, ahead_ms)
+            ready_at = max(ready_at, time.monotonic() + left_ms / 1000)
             found += await self._decoded(read)
             if len(read) < count:
                 break
-        return found
+        return found, ready_at
 
     async def aside(self, storage_number: int, limit: int) -> list[PendingDeletion]:
-        return await self._decoded(await self._read("kvcm_aside", storage_number, min(limit, READ_CHUNK)))
+        read, _ = await self._read("kvcm_aside", storage_number, min(limit, READ_CHUNK))
+        return await self._decoded(read)
 
-    async def _read(self, function: str, *args: int) -> list[tuple[bytes, bytes]]:
+    async def _read(self, function: str, *args: int) -> tuple[list[tuple[bytes, bytes]], int]:
+        """(member, value) pairs, and the ms until the last one is due."""
         reply = await self._index.connection.call("FCALL", function, 1, self._shard.base, *args)
-        return list(zip(reply[1::2], reply[2::2], strict=True))
+        return list(zip(reply[2::2], reply[3::2], strict=True)), reply[1] - reply[0]
 
     async def _decoded(self, pairs: Sequence[tuple[bytes, bytes]]) -> list[PendingDeletion]:
         found = []

@@ -16,7 +16,7 @@ from kvcm_platform.core.executor import TRIAL
 from kvcm_platform.core.uris import MARKER, parse_uri
 from kvcm_platform.core.use_cases import Blocks
 from kvcm_platform.duties.deleters import BackendDeleter
-from kvcm_platform.duties.run import DutiesReport
+from kvcm_platform.duties.run import DutiesReport, duties_run
 from kvcm_platform.index import keyspace
 from kvcm_platform.index.back_offs import back_offs
 from kvcm_platform.storage import marker, mounted
@@ -318,3 +318,25 @@ async def test_never_more_than_a_few_chunks_on_a_storage_at_a_time(plane, monkey
     assert (await plane.duties()).deletions.deleted == len(keys)
     assert most == 2
     assert max(sizes) <= 512
+
+
+async def test_what_is_due_in_a_moment_is_prepared_and_never_deleted_before(plane, monkeypatch):
+    """Readers may go on until then; the wait for the server's log need not come on top."""
+    await write(plane, KEYS)
+    await remove(plane, KEYS)
+    due_ms = plane.index.now_ms() + 2000
+    members = plane.client.zrange(keyspace.pending_due(BASE), 0, -1)
+    plane.client.zadd(keyspace.pending_due(BASE), dict.fromkeys(members, due_ms))
+    asked_at: list[int] = []
+    original = mounted.MountedBackend.delete
+
+    async def delete(backend, objects):
+        seconds, micros = plane.client.time()
+        asked_at.append(seconds * 1000 + micros // 1000)
+        return await original(backend, objects)
+
+    monkeypatch.setattr(mounted.MountedBackend, "delete", delete)
+    assert (await duties_run(await plane.session(), ahead_ms=10)).deletions.deleted == 0
+    report = await duties_run(await plane.session(), ahead_ms=4000)
+    assert report.deletions.deleted == len(KEYS)
+    assert min(asked_at) >= due_ms

@@ -138,11 +138,11 @@ def trim_count(call: Call, args: Sequence[bytes]) -> list[bytes]:
 
 
 def due(call: Call, args: Sequence[bytes]) -> list[int | bytes]:
-    """Pending deletions that are due: [now, member, value, member, value, …]."""
-    limit, skip = int(args[0]), int(args[1]) if len(args) > 1 else 0
-    found = call.tx.lowest(keyspace.pending_due(call.base), call.now_ms, skip + limit)
-    members = [member for member, _ in found[skip:]]
-    reply: list[int | bytes] = [call.now_ms]
+    """Pending deletions that are due: [now, when the last one is, member, value, member, value, …]."""
+    limit, skip, ahead_ms = (int(args[at]) if len(args) > at else 0 for at in range(3))
+    found = call.tx.lowest(keyspace.pending_due(call.base), call.now_ms + ahead_ms, skip + limit)[skip:]
+    members = [member for member, _ in found]
+    reply: list[int | bytes] = [call.now_ms, int(found[-1][1]) if found else call.now_ms]
     for member, value in zip(members, call.tx.hmget(keyspace.pending(call.base), members), strict=True):
         reply += [member, value or b""]
     return reply

@@ -18,7 +18,7 @@ def aside(call: Call, args: Sequence[bytes]) -> list[int | bytes]:
     scores = call.tx.scores(keyspace.pending_due(call.base))
     found = ((score, member) for member, score in scores.items() if score // ASIDE == step)
     members = [member for _, member in heapq.nsmallest(int(args[1]), found)]
-    reply: list[int | bytes] = [call.now_ms]
+    reply: list[int | bytes] = [call.now_ms, 0]
     for member, value in zip(members, call.tx.hmget(keyspace.pending(call.base), members), strict=True):
         reply += [member, value or b""]
     return reply

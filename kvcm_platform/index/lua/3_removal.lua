@@ -92,12 +92,16 @@ register('kvcm_trim_count', function(keys, args)
   return {page[1], concat(rows)}
 end, {'no-writes'})
 
--- kvcm_due: pending deletions that are due. ARGV: limit, how many to pass over. Returns {now, member, value, member, value, …}.
+-- kvcm_due: pending deletions that are due. ARGV: limit, how many to pass over, how many ms ahead of their time.
+-- Returns {now, when the last of them is due, member, value, member, value, …}.
 register('kvcm_due', function(keys, args)
   local base, now = keys[1], now_ms()
-  local members = call('ZRANGEBYSCORE', base .. ':d', '-inf', now, 'LIMIT', args[2] or 0, args[1])
-  local reply = {now}
+  local until_ms = string.format('%d', now + tonumber(args[3] or '0'))
+  local found = call('ZRANGEBYSCORE', base .. ':d', '-inf', until_ms, 'WITHSCORES', 'LIMIT', args[2] or 0, args[1])
+  local reply, members = {now, now}, {}
+  for i = 1, #found, 2 do members[#members + 1] = found[i] end
   if #members > 0 then
+    reply[2] = math.floor(tonumber(found[#found]))
     local values = call('HMGET', base .. ':p', unpack(members))
     for i, member in ipairs(members) do
       reply[#reply + 1] = member

@@ -7,7 +7,7 @@ register('kvcm_aside', function(keys, args)
   local base, from = keys[1], (tonumber(args[1]) + 1) * ASIDE
   local members = call('ZRANGEBYSCORE', base .. ':d', string.format('%.0f', from), string.format('(%.0f', from + ASIDE),
     'LIMIT', 0, args[2])
-  local reply = {now_ms()}
+  local reply = {now_ms(), 0}
   if #members > 0 then
     local values = call('HMGET', base .. ':p', unpack(members))
     for i, member in ipairs(members) do
