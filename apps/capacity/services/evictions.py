@@ -10,10 +10,10 @@ from apps.common.actor import Actor
 from apps.common.redis_client import blocks_client
 from apps.instances.selectors import instance_get
 from apps.storages.selectors import storage_entries
-from kvcm_platform.core.errors import Code, DomainError, invalid
+from kvcm_platform.core.errors import invalid
 from kvcm_platform.core.registry import InstanceEntry
 from kvcm_platform.core.values import named
-from kvcm_platform.index import gone, homes, keyspace
+from kvcm_platform.index import gone
 
 SHOWN = 100
 SHOWN_AT_MOST = 500
@@ -46,18 +46,13 @@ def departures(*, acting: Actor, instance_id: str, key: str = "", at_most: int =
     """Why locations of one block went, or what went last where no `key` is given; the newest first.
 
     A key is the number of a block, or the text of a key of values. What is kept and how long: index/gone.py.
-    Raises INSTANCE_NOT_EXIST, INVALID_ARGUMENT, UNSUPPORTED, redis.RedisError.
+    An index in a metadata process brings its reasons to Redis within a second.
+    Raises INSTANCE_NOT_EXIST, INVALID_ARGUMENT, redis.RedisError.
     """
     entry = instance_get(acting=acting, instance_id=instance_id).entry()
     if not 1 <= at_most <= SHOWN_AT_MOST:
         raise invalid("at_most", f"must be within 1..{SHOWN_AT_MOST}")
     client = blocks_client()
-    base = keyspace.instance(entry.number, 0)
-    if client.of(base).hexists(base, homes.HOME):
-        raise DomainError(
-            Code.UNSUPPORTED,
-            f"the index of instance {instance_id} is in a metadata process, and why blocks left with it",
-        )
     if key:
         found = gone.gone_of(client, entry, _block_key(entry, key), at_most)
     else:
