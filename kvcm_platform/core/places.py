@@ -64,23 +64,25 @@ async def reserve(
     Its bytes are reserved against the quotas by then. Raises CAPACITY where quotas have no room, and
     NoRoom where all candidates are memory pools that have none.
     """
-    left, full = list(candidates), list[str]()
+    left, full, reasons = list(candidates), list[StorageEntry](), list[str]()
     while True:
         try:
             storage = await index.reserve(plan, left)
         except DomainError as error:
             if full and error.code is Code.CAPACITY:
-                raise DomainError(error.code, "; ".join([error.message, *full])) from error
+                raise DomainError(error.code, "; ".join([error.message, *reasons])) from error
             raise
         try:
             places = await index.allocate(plan, storage)
         except NoRoom as error:
             await index.release(plan)
-            full.append(error.message)
+            full.append(storage)
+            reasons.append(error.message)
             left.remove(storage)
             if not left:
-                reasons = "; ".join(full)
-                raise NoRoom(f"group {plan.group.name} has no storage with room ({reasons})") from error
+                await index.out_of_memory(plan, full)
+                text = "; ".join(reasons)
+                raise NoRoom(f"group {plan.group.name} has no storage with room ({text})") from error
             continue
         if places is None:
             return plan, storage

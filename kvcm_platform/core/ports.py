@@ -233,6 +233,10 @@ class BlockIndex(Protocol):
         """
         ...
 
+    async def out_of_memory(self, plan: WritePlan, storages: Sequence[StorageEntry]) -> None:
+        """Notes that a plan is refused because none of these has memory, so that room is made there."""
+        ...
+
     async def release(self, plan: WritePlan) -> None:
         """Gives back what was reserved for a plan that is not written."""
         ...

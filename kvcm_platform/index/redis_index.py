@@ -242,8 +242,12 @@ class RedisIndex:
         try:
             return await self.pools.allocate(plan, storage)
         except NoRoom:
-            await self.waker.refused(plan.group.name, [Subject(Scope.STORAGE, storage.name)])
+            # Another candidate may take it: nothing is refused yet, but a migration may have work.
+            self.waker.marked(plan.group.number)
             raise
+
+    async def out_of_memory(self, plan: WritePlan, storages: Sequence[StorageEntry]) -> None:
+        await self.waker.refused(plan.group.name, [Subject(Scope.STORAGE, one.name) for one in storages])
 
     @guarded
     async def release(self, plan: WritePlan) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 from dataclasses import replace
+from secrets import token_hex
 
 import pytest
 
@@ -29,7 +30,14 @@ async def usage_of(plane: DataPlane) -> ReclaimUsage:
 
 async def reserve(plane: DataPlane, size: int) -> list[bytes | int]:
     """What a Start does first; nothing is inserted after it."""
-    command = ("FCALL", "kvcm_reserve", 1, keyspace.group(GROUP), "s" * 32, plane.index.now_ms() + 60_000)
+    command = (
+        "FCALL",
+        "kvcm_reserve",
+        1,
+        keyspace.group(GROUP),
+        token_hex(16),
+        plane.index.now_ms() + 60_000,
+    )
     return await plane.index.connection.call(*command, size, 1, NFS, f"{INSTANCE}:0", size)
 
 
@@ -235,6 +243,18 @@ async def test_four_writers_never_pass_the_quota_by_one_byte(plane: DataPlane) -
     assert max(seen) == limit  # it was full, and never fuller
     assert min(seen) >= 30 * BLOCK
     assert sum(written) >= 2
+
+
+async def test_the_last_byte_of_a_quota(plane: DataPlane) -> None:
+    """What fits to the byte fits, of the group and of a type; one byte more does not."""
+    await apply(plane, 2, limited(Quota(10_000, {StorageType.NFS: 9000})))
+    assert await reserve(plane, 9001) == [b"TYPE"]
+    assert (await reserve(plane, 9000))[:2] == [b"OK", 0]
+    assert await reserve(plane, 1) == [b"TYPE"]
+    await apply(plane, 3, limited(Quota(10_000)))
+    assert await reserve(plane, 1001) == [b"GROUP", b"9000", b"10000"]
+    assert (await reserve(plane, 1000))[:2] == [b"OK", 0]
+    assert await reserve(plane, 1) == [b"GROUP", b"10000", b"10000"]
 
 
 async def test_a_lower_quota_stops_writes_at_once(plane: DataPlane) -> None:

@@ -11,13 +11,14 @@ import pytest_asyncio
 
 from kvcm_platform.core.errors import Code, DomainError
 from kvcm_platform.core.pool_layout import SLAB_BYTES, pool_range, slot_class
+from kvcm_platform.core.reclaim.marks import Scope, Subject
 from kvcm_platform.core.registry import Quota
 from kvcm_platform.core.types import StorageType
 from kvcm_platform.core.uris import parse_uri
 from kvcm_platform.core.use_cases import Blocks, Limits
 from kvcm_platform.core.writes import StartedWrite
 from kvcm_platform.duties.run import duties_run
-from kvcm_platform.index import keyspace, pools, sweeps, tickets
+from kvcm_platform.index import keyspace, pools, sweeps, tickets, waking
 from kvcm_platform.index.connection import IndexUnavailable
 from kvcm_platform.index.shards import shards_of
 from kvcm_platform.storage import registry as storage_types
@@ -168,6 +169,7 @@ async def test_a_full_pool_is_passed_over(pools_first):
     started = await plane.start(KEYS)
     assert {parse_uri(uri).scheme for uri in uris(started)} == {"file"}
     assert kept(plane) == 0
+    assert await waking.refusals(plane.index.connection) == {}, "another took it: no block has to go for that"
     await plane.finish(started, len(KEYS))
     small = await plane.start([9001])
     assert parse_uri(uris(small)[0]).scheme == "pace"
@@ -207,6 +209,11 @@ async def test_when_nothing_has_room_each_reason_is_named(pools_first):
     assert "pool_01: node-1 has no memory left for 734003200 bytes in 700 blocks" in caught.value.message
     assert "(1 of 1 slabs are free)" in caught.value.message
     assert plane.client.xlen(keyspace.WAKE) > 0
+    assert list((await waking.refusals(plane.index.connection))["default"]) == [
+        Subject(Scope.STORAGE, "pool_01")
+    ]
+    counted = plane.facts._instances["model-a"]
+    assert (counted["write_refused"], counted["quota_refused"]) == (1, 0)
     counts = await plane.recount()
     assert (counts.used, counts.reserved, kept(plane)) == (0, 0, 0)
 
