@@ -6,6 +6,7 @@ from _pytest.fixtures import FixtureFunctionDefinition
 
 import tests.data_plane.test_evicting as evicting
 import tests.data_plane.test_gone as gone
+import tests.data_plane.test_marks as marks
 import tests.data_plane.test_pool_writes as pool_writes
 import tests.data_plane.test_queries as queries
 import tests.data_plane.test_races as races
@@ -14,7 +15,18 @@ import tests.data_plane.test_search_cache as search_cache
 import tests.data_plane.test_trim_counts as trim_counts
 import tests.data_plane.test_writes as writes
 
-for module in (evicting, gone, pool_writes, queries, races, removal, search_cache, trim_counts, writes):
+for module in (
+    evicting,
+    gone,
+    marks,
+    pool_writes,
+    queries,
+    races,
+    removal,
+    search_cache,
+    trim_counts,
+    writes,
+):
     subject = module.__name__.rpartition("test_")[2]
     for name, test in vars(module).copy().items():
         if name.startswith("test_"):
