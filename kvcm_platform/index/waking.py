@@ -22,7 +22,7 @@ from .connection import Connection
 log = structlog.get_logger(__name__)
 
 REFUSED_SECONDS = 0.1
-MARK_SECONDS = 1.0
+MARK_SECONDS = 0.25
 """A process tells of one refused limit, and of one group at its mark, at most that often."""
 MOST_REMEMBERED = 10_000
 LENGTH = 1000
@@ -65,11 +65,13 @@ class Waker:
         self._marked.add(group_number)
 
     async def flush(self) -> None:
-        """Called with the pushes of usage, every 50 ms or so."""
-        if not self._marked:
-            return
+        """Called with the pushes of usage, every 50 ms or so.
+
+        A group that came to its mark a moment after it was told of waits for its turn: nobody may write to
+        it any more and tell again.
+        """
         due = [number for number in self._marked if self._is_time(number, MARK_SECONDS)]
-        self._marked.clear()
+        self._marked.difference_update(due)
         await self._send([wake_command(Wake.MARK, number=number) for number in due])
 
     async def refused(self, group: str, subjects: Collection[Subject]) -> None:

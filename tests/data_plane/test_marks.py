@@ -171,15 +171,18 @@ async def test_a_ratio_above_one_wakes_nobody(plane: DataPlane, ratio: float, re
     assert await wakes(plane) == ["mark"]
 
 
-async def test_wakes_are_told_once_a_second_and_group(plane: DataPlane, monkeypatch) -> None:
+async def test_wakes_are_told_now_and_then_and_none_is_lost(plane: DataPlane, monkeypatch) -> None:
     monkeypatch.setattr(waking, "MARK_SECONDS", 60.0)
     await apply(plane, 2, limited(Quota(10 * BLOCK), used_ratio=0.1))
     for key in range(1, 6):
         await plane.write([key])
         await plane.index.pusher.flush()
-    assert [fields for _, fields in plane.client.xrange(keyspace.WAKE)] == [
-        {b"reason": b"mark", b"number": b"1"}
-    ]
+    wake = {b"reason": b"mark", b"number": b"1"}
+    assert [fields for _, fields in plane.client.xrange(keyspace.WAKE)] == [wake]
+    monkeypatch.setattr(waking, "MARK_SECONDS", 0.0)
+    for _ in range(2):
+        await plane.index.pusher.flush()
+    assert [fields for _, fields in plane.client.xrange(keyspace.WAKE)] == [wake] * 2
 
 
 @pytest.mark.usefixtures("every_wake")
