@@ -143,7 +143,7 @@ def check(platform: Platform, rest: Rest, name: str, expected: float, done: dict
     assert figures["hit rate"] == pytest.approx(expected, abs=TOLERANCE)
     runs = rest(f"capacity/reclaim-runs/?instance_group={name}&page_size=1")["results"]
     assert runs and runs[0]["trigger"] == "watermark"
-    counters = rest(f"instances/{name}/")["counters"]
+    counters = rest(f"instances/{name}/")["traffic"]
     assert counters["quota_refused"] == 0
     with redis.Redis.from_url(Env(platform.process.environment).redis_url) as client:
         wait_for(lambda: client.hlen(keyspace.RECLAIM_SETTLING) == 0, 60, "all runs are over")
