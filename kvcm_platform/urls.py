@@ -14,6 +14,7 @@ api = [
     path("", include("apps.live.api.urls")),
     path("", include("apps.alerts.api.urls")),
     path("", include("apps.copies.api.urls")),
+    path("", include("apps.usage.api.urls")),
     path("", include("apps.capacity.api.urls")),
     re_path(
         r"^schema/?$",

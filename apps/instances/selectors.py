@@ -12,6 +12,7 @@ from apps.instances.models import GroupQuota, Instance, InstanceGroup
 from apps.storages.selectors import candidates_of
 from kvcm_platform.core.errors import Code, DomainError
 from kvcm_platform.core.registry import GroupEntry, InstanceEntry, group_from_dict
+from kvcm_platform.core.types import StorageType
 from kvcm_platform.core.validation.groups import GroupSettings
 
 
@@ -80,6 +81,16 @@ def group_get(*, acting: Actor, name: str) -> GroupDetail:
 def group_entries() -> list[GroupEntry]:
     """All groups as the data plane sees them."""
     return [detail.entry for detail in group_details(list(InstanceGroup.objects.order_by("name")))]
+
+
+def limit_keys(*, acting: Actor) -> list[tuple[str, StorageType | None]]:
+    """Each group that `acting` may see: None for its limit as a whole, then its limited types; by name."""
+    groups = group_list(acting=acting).values_list("name", flat=True)
+    limited = GroupQuota.objects.order_by("storage_type").values_list("group__name", "storage_type")
+    types: dict[str, list[StorageType]] = {}
+    for name, kind in limited:
+        types.setdefault(name, []).append(StorageType(kind))
+    return [(name, kind) for name in groups for kind in (None, *types.get(name, ()))]
 
 
 def group_names() -> set[str]:

@@ -20,6 +20,17 @@ class Kind(StrEnum):
 KINDS = choices_of(Kind)
 
 
+class RowKind(StrEnum):
+    """What a row of usage is about: a group as a whole, one type of storage in it, a storage."""
+
+    GROUP = "group"
+    STORAGE_TYPE = "storage_type"
+    STORAGE = "storage"
+
+
+ROW_KINDS = choices_of(RowKind)
+
+
 class Resolution(IntEnum):
     """Seconds that one point covers."""
 

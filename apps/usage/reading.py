@@ -125,6 +125,12 @@ def storage_levels(storage: StorageEntry, readings: Mapping[str, GroupReading]) 
     return _levels(_sum(parts), 0, capacity_of(storage), storage_mark(storage))
 
 
+def marks_of_storage(storage: StorageEntry) -> tuple[int | None, int | None, int | None]:
+    """Limit, high and low mark, each None where there is none."""
+    levels = storage_levels(storage, {})
+    return levels.limit_bytes, levels.high_bytes, levels.low_bytes
+
+
 def _sum(parts: Iterable[Sums]) -> Sums:
     sums = [0, 0, 0, 0]
     for part in parts:

@@ -494,6 +494,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/capacity/plan/": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description What to add to groups and storages until a horizon, or may be taken off them, with the arithmetic. */
+        get: operations["capacity_plan_list"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/capacity/preview/": {
         parameters: {
             query?: never;
@@ -557,6 +574,40 @@ export interface paths {
         put?: never;
         /** @description Reclaim runs, newest first: those that marks, limits and refused writes set off, and requested ones. */
         post: operations["capacity_reclaim_runs_cancel_create"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/capacity/usage/": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description What groups, their limited types of storage, and storages hold, how that grows and when it is full. */
+        get: operations["capacity_usage_list"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/capacity/usage/history/": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description The history of up to 20 groups, storages or instances, at most 1,000 points each. */
+        get: operations["capacity_usage_history_retrieve"];
+        put?: never;
+        post?: never;
         delete?: never;
         options?: never;
         head?: never;
@@ -695,6 +746,23 @@ export interface paths {
         };
         /** @description The data of the live topic `overview`; not for accounts limited to some instance groups. */
         get: operations["overview"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/quotas/": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description The limits of groups, as a whole and by type of storage, and what they leave. */
+        get: operations["quotas_list"];
         put?: never;
         post?: never;
         delete?: never;
@@ -982,6 +1050,18 @@ export interface components {
             refused_blocks: number;
             refused_sessions: number;
         };
+        /** @description What to add, or what may be taken off, and how that comes about; null where nothing can be said. */
+        AdviceOutput: {
+            sentence: string;
+            steps: components["schemas"]["StepOutput"][];
+            expected_bytes: number | null;
+            needed_bytes: number | null;
+            /** Format: double */
+            fill_ratio: number;
+            add_bytes: number;
+            removable_bytes: number;
+            bytes_per_hour_longer: number | null;
+        };
         /** @description What was last used at least so long ago, up to the next class. */
         AgeClassOutput: {
             least_seconds: number;
@@ -1119,6 +1199,8 @@ export interface components {
             keep_firing_seconds: number;
             parameters: components["schemas"]["ParameterOutput"][];
         };
+        /** @enum {string} */
+        ConfidenceEnum: "low" | "medium" | "high";
         /** @description The last 24 hours, or what there is of them; rates and latencies are null where nothing was asked. */
         Day: {
             /** Format: date-time */
@@ -1303,6 +1385,22 @@ export interface components {
                 [key: string]: number;
             };
         };
+        /** @description The trend of the newest `span_seconds`, and between what its slope lies at 90 %. */
+        GrowthOutput: {
+            state: components["schemas"]["GrowthOutputStateEnum"];
+            /** Format: double */
+            bytes_per_second: number;
+            /** Format: double */
+            least_bytes_per_second: number;
+            /** Format: double */
+            most_bytes_per_second: number;
+            span_seconds: number;
+            points: number;
+            confidence: components["schemas"]["ConfidenceEnum"];
+            turnover: components["schemas"]["TurnoverOutput"] | null;
+        };
+        /** @enum {string} */
+        GrowthOutputStateEnum: "unknown" | "steady" | "growing" | "shrinking" | "held";
         /** @description A turn of a storage, or of the segment of node `node_id`; is_available = the storage afterwards. */
         HealthChangeOutput: {
             id: number;
@@ -1347,6 +1445,50 @@ export interface components {
             bucket_seconds: number;
             points: components["schemas"]["BucketOutput"][];
         };
+        /** @description One value for each of `at`: levels null where unknown, sums 0 where nothing was done. */
+        HistoryColumnsOutput: {
+            peak_bytes: (number | null)[];
+            used_bytes: (number | null)[];
+            writing_bytes: (number | null)[];
+            serving_bytes: (number | null)[];
+            pending_bytes: (number | null)[];
+            reserved_bytes: (number | null)[];
+            blocks: (number | null)[];
+            limit_bytes: (number | null)[];
+            high_bytes: (number | null)[];
+            low_bytes: (number | null)[];
+            requests: number[];
+            requested_blocks: number[];
+            hit_blocks: number[];
+            requested_tokens: number[];
+            hit_tokens: number[];
+            written_blocks: number[];
+            written_bytes: number[];
+            removed_blocks: number[];
+            write_refused: number[];
+            quota_refused: number[];
+            failed_blocks: number[];
+            hit_rate: (number | null)[];
+            token_hit_rate: (number | null)[];
+            read_p50_ms: (number | null)[];
+            read_p99_ms: (number | null)[];
+            write_p50_ms: (number | null)[];
+            write_p99_ms: (number | null)[];
+        };
+        /** @description `at` are the beginnings of steps, in unix seconds. `resolution_seconds`: of what steps are made. */
+        HistoryOutput: {
+            /** Format: date-time */
+            from: string;
+            /** Format: date-time */
+            to: string;
+            kind: components["schemas"]["HistoryOutputKindEnum"];
+            step_seconds: number;
+            resolution_seconds: number;
+            at: number[];
+            series: components["schemas"]["SeriesOutput"][];
+        };
+        /** @enum {string} */
+        HistoryOutputKindEnum: "platform" | "group" | "storage" | "instance";
         HistoryPoint: {
             /** Format: date-time */
             at: string;
@@ -1424,6 +1566,15 @@ export interface components {
             code: string;
             field: string | null;
             message: string;
+        };
+        /** @description One limit of a group; `storage_type` null = of the group as a whole. */
+        LimitOutput: {
+            instance_group: string;
+            storage_type: (components["schemas"]["TypeEnum"] | components["schemas"]["NullEnum"]) | null;
+            limit_bytes: number;
+            used_bytes: number | null;
+            reserved_bytes: number | null;
+            pending_bytes: number | null;
         };
         /** @description What keeps a group from starving the others; 0 or null = no limit. */
         LimitsFieldsRequest: {
@@ -1877,6 +2028,21 @@ export interface components {
             previous?: string | null;
             results: components["schemas"]["InstanceOutput"][];
         };
+        PaginatedLimitOutputList: {
+            /** @example 123 */
+            count: number;
+            /**
+             * Format: uri
+             * @example http://api.example.org/accounts/?page=4
+             */
+            next?: string | null;
+            /**
+             * Format: uri
+             * @example http://api.example.org/accounts/?page=2
+             */
+            previous?: string | null;
+            results: components["schemas"]["LimitOutput"][];
+        };
         PaginatedMigrationRunOutputList: {
             /** @example 123 */
             count: number;
@@ -1906,6 +2072,21 @@ export interface components {
              */
             previous?: string | null;
             results: components["schemas"]["OrphanRunOutput"][];
+        };
+        PaginatedPlanRowOutputList: {
+            /** @example 123 */
+            count: number;
+            /**
+             * Format: uri
+             * @example http://api.example.org/accounts/?page=4
+             */
+            next?: string | null;
+            /**
+             * Format: uri
+             * @example http://api.example.org/accounts/?page=2
+             */
+            previous?: string | null;
+            results: components["schemas"]["PlanRowOutput"][];
         };
         PaginatedReceiverOutputList: {
             /** @example 123 */
@@ -2042,6 +2223,21 @@ export interface components {
             previous?: string | null;
             results: components["schemas"]["TransitionOutput"][];
         };
+        PaginatedUsageRowOutputList: {
+            /** @example 123 */
+            count: number;
+            /**
+             * Format: uri
+             * @example http://api.example.org/accounts/?page=4
+             */
+            next?: string | null;
+            /**
+             * Format: uri
+             * @example http://api.example.org/accounts/?page=2
+             */
+            previous?: string | null;
+            results: components["schemas"]["UsageRowOutput"][];
+        };
         ParameterOutput: {
             name: string;
             /** Format: double */
@@ -2129,6 +2325,21 @@ export interface components {
         };
         /** @enum {string} */
         PlacementEnum: "ordered" | "balanced";
+        /** @description One group or storage. `growth` is over up to a week, `peak_bytes` the most that was used in it. */
+        PlanRowOutput: {
+            kind: components["schemas"]["UsageKindEnum"];
+            name: string;
+            horizon_days: number;
+            used_bytes: number | null;
+            peak_bytes: number;
+            capacity_bytes: number | null;
+            growth: components["schemas"]["GrowthOutput"];
+            /** Format: double */
+            seconds_to_high: number | null;
+            /** Format: double */
+            seconds_to_full: number | null;
+            advice: components["schemas"]["AdviceOutput"] | null;
+        };
         /** @enum {string} */
         PolicyEnum: "unspecified" | "lru" | "lfu" | "ttl";
         /** @enum {string} */
@@ -2556,6 +2767,12 @@ export interface components {
             size_bytes: number;
             used_bytes: number;
         };
+        /** @description One history. `instance_group` is that of an instance. */
+        SeriesOutput: {
+            name: string;
+            instance_group: string | null;
+            columns: components["schemas"]["HistoryColumnsOutput"];
+        };
         /** @description Who is signed in; for anonymous callers too. */
         SessionOutput: {
             authenticated: boolean;
@@ -2616,6 +2833,10 @@ export interface components {
         };
         /** @enum {string} */
         SpecFieldOutputKindEnum: "text" | "path" | "number" | "flag";
+        StepOutput: {
+            text: string;
+            bytes: number;
+        };
         /** @description A new storage. */
         StorageInputRequest: {
             type: components["schemas"]["TypeEnum"];
@@ -2814,8 +3035,47 @@ export interface components {
              */
             kind: "trim";
         };
+        /** @description What comes and goes; `residence_seconds` null while nothing leaves. */
+        TurnoverOutput: {
+            /** Format: double */
+            written_bytes_per_second: number;
+            /** Format: double */
+            left_bytes_per_second: number;
+            /** Format: double */
+            residence_seconds: number | null;
+        };
         /** @enum {string} */
         TypeEnum: "nfs" | "hf3fs" | "vcns_hf3fs" | "mooncake" | "tair_mempool" | "dummy";
+        /** @enum {string} */
+        UsageKindEnum: "group" | "storage_type" | "storage";
+        /**
+         * @description What is held now. Bytes are null while the index does not answer, limits and marks where there are
+         *     none. `live_bytes` is what marks are compared with: without pending deletions, with reservations. `growth`
+         *     is null for types of storage, of which there is no history.
+         */
+        UsageRowOutput: {
+            kind: components["schemas"]["UsageKindEnum"];
+            name: string;
+            storage_type: (components["schemas"]["TypeEnum"] | components["schemas"]["NullEnum"]) | null;
+            used_bytes: number | null;
+            live_bytes: number | null;
+            reserved_bytes: number | null;
+            pending_bytes: number | null;
+            blocks: number | null;
+            limit_bytes: number | null;
+            high_bytes: number | null;
+            low_bytes: number | null;
+            device_free_bytes: number | null;
+            growth: components["schemas"]["GrowthOutput"] | null;
+            /** Format: double */
+            seconds_to_high: number | null;
+            /** Format: double */
+            seconds_to_full: number | null;
+            /** Format: double */
+            earliest_seconds_to_full: number | null;
+            /** Format: double */
+            latest_seconds_to_full: number | null;
+        };
         Verdict: {
             state: components["schemas"]["VerdictStateEnum"];
             reasons: string[];
@@ -5541,6 +5801,73 @@ export interface operations {
             };
         };
     };
+    capacity_plan_list: {
+        parameters: {
+            query?: {
+                horizon_days?: number;
+                kind?: ("group" | "storage_type" | "storage")[];
+                name?: string;
+                /** @description A page number within the paginated result set. */
+                page?: number;
+                /** @description Number of results to return per page. */
+                page_size?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PaginatedPlanRowOutputList"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
     capacity_preview: {
         parameters: {
             query?: never;
@@ -5830,6 +6157,142 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["ReclaimRunDetail"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    capacity_usage_list: {
+        parameters: {
+            query?: {
+                kind?: ("group" | "storage_type" | "storage")[];
+                name?: string;
+                ordering?: "name" | "-name" | "bytes_per_second" | "-bytes_per_second";
+                /** @description A page number within the paginated result set. */
+                page?: number;
+                /** @description Number of results to return per page. */
+                page_size?: number;
+                /** @description a part of the name */
+                search?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PaginatedUsageRowOutputList"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    capacity_usage_history_retrieve: {
+        parameters: {
+            query: {
+                from?: string;
+                kind: "platform" | "group" | "storage" | "instance";
+                /** @description none for the platform */
+                name?: string[];
+                /** @description seconds */
+                step?: number;
+                to?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["HistoryOutput"];
                 };
             };
             400: {
@@ -6606,6 +7069,72 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["Overview"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    quotas_list: {
+        parameters: {
+            query?: {
+                instance_group?: string;
+                /** @description A page number within the paginated result set. */
+                page?: number;
+                /** @description Number of results to return per page. */
+                page_size?: number;
+                storage_type?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PaginatedLimitOutputList"];
                 };
             };
             400: {

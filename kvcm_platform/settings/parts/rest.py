@@ -37,6 +37,8 @@ SPECTACULAR: dict[str, Any] = {
     "ENUM_NAME_OVERRIDES": {
         "SeverityEnum": "apps.alerts.choices.SEVERITIES",
         "RunStateEnum": "apps.copies.choices.RUN_STATES",
+        "TypeEnum": "apps.storages.choices.STORAGE_TYPES",
+        "UsageKindEnum": "apps.usage.choices.ROW_KINDS",
         "ReclaimRunStateEnum": "apps.capacity.choices.RECLAIM_STATES",
         "ReclaimTriggerEnum": "apps.capacity.choices.TRIGGERS",
     },

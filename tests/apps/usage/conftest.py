@@ -20,8 +20,8 @@ from kvcm_platform.core.types import StorageType
 from kvcm_platform.index import functions, keyspace, registry
 from kvcm_platform.index.facts import FactsBuffer
 
-NFS = 1 << 16
-"""How vectors name storages of this type: plus the storage's number (WIRE.md: ST_NFS is 1)."""
+NFS = 4 << 16
+"""How vectors name storages of this type: plus the storage's number (WIRE.md: ST_NFS is 4)."""
 
 
 class Platform:
