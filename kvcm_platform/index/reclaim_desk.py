@@ -6,13 +6,15 @@ Everything here is on the platform's own Redis. The reclaimers' side is `kvcm_pl
 from __future__ import annotations
 
 import json
-import re
+import time
 from collections.abc import Collection
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 
 import redis
 import structlog
 
+from kvcm_platform.core.reclaim.open_run import OpenRun
 from kvcm_platform.core.reclaim.runs import ReclaimRequest, RunReport
 
 from . import keyspace
@@ -21,7 +23,6 @@ log = structlog.get_logger(__name__)
 
 START = "0-0"
 """Before every entry of a stream."""
-_RUN_ID = re.compile(rb'"([0-9a-f]{16})"')
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,11 +34,16 @@ class ReclaimTrouble:
 
 
 def troubles(client: redis.Redis) -> dict[str, ReclaimTrouble]:
-    """By the name of the group. Raises redis.RedisError."""
+    """By the name of the group; what cannot be read is one without a reason. Raises redis.RedisError."""
     found = {}
     for name, raw in client.hgetall(keyspace.RECLAIM_TROUBLES).items():
-        entry = json.loads(raw)
-        found[name.decode()] = ReclaimTrouble(entry["since"] / 1000, str(entry["reason"]))
+        try:
+            entry = json.loads(raw)
+            trouble = ReclaimTrouble(entry["since"] / 1000, str(entry["reason"]))
+        except (KeyError, TypeError, ValueError) as error:
+            log.error("a trouble of reclaim cannot be read", group=name.decode(), reason=repr(error))
+            trouble = ReclaimTrouble(time.time(), "the reason was noted in a way that cannot be read")
+        found[name.decode()] = trouble
     return found
 
 
@@ -108,5 +114,7 @@ def runs_known(client: redis.Redis) -> set[str]:
     requested, settling, opened = pipeline.execute()
     found = {raw.decode() for raw in [*requested, *settling]}
     for raw in opened:
-        found |= {match.decode() for match in _RUN_ID.findall(raw)}
+        # One that cannot be read is taken off by the next round: nobody goes on with it.
+        with suppress(ValueError):
+            found.add(OpenRun.loads(raw).report.id)
     return found

@@ -12,9 +12,10 @@ from django.utils import timezone
 from apps.capacity.models import ReclaimRun, ReclaimTotal, ReportCursor
 from apps.capacity.services import ingest, reports_ingest
 from apps.capacity.services.upkeep import KEPT, runs_forget, runs_keep
+from kvcm_platform.core.reclaim.open_run import OpenRun
 from kvcm_platform.core.reclaim.runs import RunState, Stop, Trigger
 from kvcm_platform.index import keyspace
-from tests.apps.capacity.conftest import T0, Report
+from tests.apps.capacity.conftest import T0, Report, report_of
 from tests.factories.objects import make_group, make_storage
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -167,7 +168,8 @@ def test_a_run_that_nobody_knows_of_any_more_is_ended(index: redis.Redis, report
         run_id = f"{number + 1:016x}"
         report(run_id, **CHOSEN)
         if key == keyspace.RECLAIM_OPEN:
-            index.hset(key, "3", f'{{"report": {{"id": "{run_id}"}}}}')
+            index.hset(key, "3", OpenRun(report_of(run_id), 3).dumps())
+            index.hset(key, "4", "{")
         elif key:
             index.hset(key, run_id, "{}")
     reports_ingest()

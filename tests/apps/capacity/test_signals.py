@@ -139,6 +139,9 @@ def test_the_verdict_is_not_well(index: redis.Redis, model: InstanceEntry, troub
     judged = Overview(index).picture()["verdict"]
     assert judged["state"] != "ok"
     assert "Blocks of group chat cannot be reclaimed: block record 17 cannot be read." in judged["reasons"]
+    index.hset(keyspace.RECLAIM_TROUBLES, "chat", "{")
+    (told,) = [one for one in Overview(index).picture()["verdict"]["reasons"] if "cannot be reclaimed" in one]
+    assert told.endswith("in a way that cannot be read.")
     index.hdel(keyspace.RECLAIM_TROUBLES, "chat")
     reasons = Overview(index).picture()["verdict"]["reasons"]
     assert not any("cannot be reclaimed" in reason for reason in reasons)
