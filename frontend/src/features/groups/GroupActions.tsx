@@ -39,7 +39,7 @@ function QuotaForm({ group: newest, onDone }: { group: InstanceGroup; onDone: ()
   const capacity = bytesOf(quota);
   const ratio = percent / 100;
   const changed = capacity !== group.quota.capacity_bytes || percent !== toPercent(group.reclaim.used_ratio);
-  const valid = capacity > 0 && ratio > 0 && ratio <= 1;
+  const valid = capacity > 0 && ratio >= 0;
   const effect = effectOf(newest, capacity, ratio);
 
   const save = useMutation({
@@ -97,11 +97,10 @@ function QuotaForm({ group: newest, onDone }: { group: InstanceGroup; onDone: ()
         />
       </div>
       <NumberInput
-        label="Reclaim starts above"
-        description="High watermark, in per cent of the capacity (used_ratio)"
+        label="Reclaim starts at"
+        description={`High watermark, in per cent of the capacity (used_ratio); ${meaning(ratio, group.reclaim.used_bytes)}`}
         suffix=" %"
-        min={1}
-        max={100}
+        min={0}
         decimalScale={2}
         value={percent}
         onChange={(value) => setPercent(Number(value))}
@@ -132,6 +131,12 @@ function QuotaForm({ group: newest, onDone }: { group: InstanceGroup; onDone: ()
       </div>
     </form>
   );
+}
+
+function meaning(ratio: number, usedBytes: number): string {
+  if (ratio > 1) return 'above 100 % it never starts, but for a lower quota';
+  if (ratio > 0) return 'above 100 % = never';
+  return usedBytes > 0 ? `0 = at ${exactBytes(usedBytes)} (used_bytes)` : '0 = at the quota itself';
 }
 
 function toPercent(ratio: number): number {
