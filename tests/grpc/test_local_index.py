@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -13,6 +14,8 @@ from pathlib import Path
 import pytest
 
 from kvcm_platform.client import BlockingMetadataClient, Connection
+from kvcm_platform.core.reclaim.runs import ReclaimRequest
+from kvcm_platform.core.registry import Quota, ReclaimSettings
 from kvcm_platform.index import keyspace, leaving, registry, stats
 from kvcm_platform.storage import marker
 from tests.support.data_plane import group, instance, storage
@@ -195,4 +198,31 @@ def test_an_instance_comes_back_to_redis_with_what_redis_holds(valkey, tmp_path)
         write(client, KEYS)
         wait_for(lambda: stats.group_usages(redis, [1])[1].used_bytes == 23 * SIZE, 40, "what is written now")
         assert hits(client) == len(KEYS)
+    redis.close()
+
+
+@pytest.mark.parametrize("backend", ["rocksdb", "local"])
+def test_a_group_over_its_mark_gives_blocks_back(valkey, tmp_path, backend):
+    redis = valkey.client()
+    limits = group(quota=Quota(30 * SIZE), reclaim=ReclaimSettings(used_ratio=0.8, delay_before_delete_ms=0))
+    registry.publish(redis, version=2, changed=(limits,))
+    with process(valkey, tmp_path, backend) as started, engine(started) as client:
+        write(client, KEYS)
+        write(client, list(range(101, 106)))
+
+        def report() -> dict[str, object]:
+            found = [json.loads(fields[b"d"]) for _, fields in redis.xrange(keyspace.RECLAIM_REPORTS)]
+            return found[-1] if found else {}
+
+        # 25 of 30 are above 24; 22 (and a half) are the low mark, and the older prompt loses its end.
+        wait_for(lambda: report().get("state") == "done", 40, "the run is done")
+        done = report()
+        assert (done["trigger"], done["chosen_blocks"], done["freed_blocks"]) == ("watermark", 3, 3)
+        assert hits(client) == 17
+        assert hits(client, list(range(101, 106))) == 5
+        wish = ReclaimRequest("00000000000000aa", "default", blocks=10)
+        request = {name: getattr(wish, name) for name in ReclaimRequest.__dataclass_fields__}
+        redis.hset(keyspace.RECLAIM_REQUESTS, wish.id, json.dumps(request))
+        wait_for(lambda: (report()["id"], report()["state"]) == (wish.id, "done"), 40, "the request is done")
+        assert hits(client) == 7
     redis.close()
