@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from kvcm_platform.core.reclaim.marks import Demand, ReclaimUsage, Scope, Subject, demands
-from kvcm_platform.core.reclaim.open_run import OpenRun
+from kvcm_platform.core.reclaim.open_run import MARKS, TTL, OpenRun
 from kvcm_platform.core.reclaim.runs import ReclaimRequest, RunReport, RunState, Stop, Trigger
 from kvcm_platform.core.registry import GroupEntry, InstanceEntry
 from kvcm_platform.core.types import ReclaimPolicy
@@ -30,8 +30,6 @@ from kvcm_platform.index.reclaim_book import Book, last_name
 from kvcm_platform.index.redis_index import RedisIndex
 from kvcm_platform.index.shards import shards_of
 
-MARKS, TTL = "marks", "ttl"
-"""Kinds of automatic runs."""
 TTL_PACE = 10
 """Runs by age begin after a tenth of the time to live, a minute at most."""
 MOST_ERRORS = 5
@@ -78,29 +76,50 @@ class GroupWork:
 
     async def run(self) -> None:
         """Raises what stood in the way; `begun` is the run that it happened to."""
-        by_marks = next((run for run in self._task.runs if run.report.request is None), None)
-        if by_marks is not None and by_marks.report.trigger is Trigger.TTL:
-            await self._carry_out(by_marks, self._by_age(by_marks))
-            by_marks = None
-        await self._marks(by_marks)
+        runs = self._task.runs
+        await self._look_again()
+        await self._marks(next((run for run in runs if run.kind == MARKS), None))
+        for run in runs:
+            if self.is_over and run.kind == TTL:
+                await self._carry_out(run, self._by_age(run))
         if self._task.is_aged and self.is_over:
             await self._aged()
-        for run in [run for run in self._task.runs if run.report.request is not None]:
-            if self.is_over:
+        for run in runs:
+            if self.is_over and run.report.request is not None:
                 await self._carry_out(run, self._by_request(run))
         for request in self._task.requests:
             if self.is_over:
                 await self._requested(request)
+
+    async def _look_again(self) -> None:
+        """What the marks ask for now that nobody else works on the group.
+
+        Of a storage no more than when all groups on it were asked: the others may have given since.
+        """
+        task, usage = self._task, await self._measure()
+        asked = {one.subject: one.need for one in task.demands if one.scope is Scope.STORAGE}
+        task.demands = [
+            replace(one, need=min(one.need, asked[one.subject])) if one.scope is Scope.STORAGE else one
+            for one in demands(self._place.registry, self._group, usage, refused=task.refused)
+            if one.scope is not Scope.STORAGE or one.subject in asked
+        ]
+        for run in task.runs:
+            begun = [Subject(Scope.STORAGE, name) for name in run.storages]
+            found = demands(self._place.registry, self._group, usage, begun=begun) if begun else []
+            needs = {one.subject: one.need for one in found if one.scope is Scope.STORAGE}
+            # One that died may have given more than it had put on record.
+            run.storages = {name: min(left, needs.get(name, 0)) for name, left in run.storages.items()}
 
     async def _carry_out(self, run: OpenRun, targets: Callable[[], Awaitable[Sequence[Target]]]) -> bool:
         """Whether it is on record: nothing is told of a run that finds nothing to take."""
         self.begun = run
         work = RunWork(self._place, run, targets)
         stop = await work.go()
-        if work.is_begun and stop is None:
+        if stop is None:
             self.is_over = False
-            await work.tell()
-        elif work.is_begun and stop is not None:
+            if work.is_begun:
+                await work.tell()
+        elif work.is_begun:
             await self._measure()
             await work.end(stop, self._usage.of_group(self._group.number))
             self.ended += 1
@@ -143,6 +162,9 @@ class GroupWork:
         # What is refused from now on is on record anew.
         await waking.refusals_forget(self._place.hold.index.connection, self._group.name, self._task.refused)
         is_begun = await self._carry_out(run, self._by_marks(run))
+        if is_begun:
+            # The run has noted what the group owes of storages.
+            self._task.demands = [one for one in self._task.demands if one.scope is not Scope.STORAGE]
         if is_new and is_begun:
             await self._note_last(MARKS, run.report.began_ms)
 

@@ -253,8 +253,8 @@ RECLAIM_QUEUED = "kvcm:reclaim:queued"
 RECLAIM_REFUSED = "kvcm:reclaim:refused"
 """Hash of limits that Starts were refused for (index/waking.py): `<group>|<scope>|<name>` -> unix ms."""
 RECLAIM_OPEN = "kvcm:reclaim:open"
-"""Hash of the reclaim runs that still choose blocks: group number, or of one that somebody asked for
-`<group number>:<run id>` -> JSON (core/reclaim/open_run.py)."""
+"""Hash of the reclaim runs that still choose blocks: `<group number>:<kind>`, or of one that somebody asked
+for `<group number>:<run id>` -> JSON (core/reclaim/open_run.py)."""
 RECLAIM_LAST = "kvcm:reclaim:last"
 """When the last automatic run of a group began: `<group number>:<kind>` -> ms."""
 RECLAIM_SETTLING = "kvcm:reclaim:settling"

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 import structlog
 
-from kvcm_platform.core.reclaim.open_run import OpenRun
+from kvcm_platform.core.reclaim.open_run import REQUEST, OpenRun
 from kvcm_platform.core.reclaim.runs import ReclaimRequest, RunReport
 
 from . import keyspace
@@ -180,6 +180,5 @@ def last_name(group_number: int, kind: str) -> str:
 
 
 def _place(run: OpenRun) -> str:
-    """A group has one run of its marks at a time, beside those that were asked for."""
-    own = str(run.group_number)
-    return own if run.report.request is None else f"{own}:{run.report.id}"
+    name = run.report.id if run.kind == REQUEST else run.kind
+    return f"{run.group_number}:{name}"

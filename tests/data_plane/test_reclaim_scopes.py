@@ -11,6 +11,7 @@ from kvcm_platform.core.reclaim.marks import Scope, Subject
 from kvcm_platform.core.reclaim.runs import Trigger
 from kvcm_platform.core.registry import GroupEntry, MetaIndexerSettings, Quota
 from kvcm_platform.core.types import PreferStrategy, StorageType
+from kvcm_platform.duties import reclaim as rounds
 from kvcm_platform.index.waking import Waker
 from tests.support.copies import Tiers, tiers
 from tests.support.data_plane import UNLIMITED, DataPlane, group, instance, storage
@@ -167,3 +168,21 @@ async def test_a_group_keeps_out_of_anothers_blocks(plane):
     summary = await reclaim(plane)
     assert {name: blocks for name, (blocks, _) in summary.marked.items()} == {"other": 3}
     assert await gone(plane, CHAINS[:9]) == [0] * 9
+
+
+async def test_what_another_process_took_of_a_storage_meanwhile_counts(both, monkeypatch):
+    """Both saw that it is too full; the second one gets the lease when the first is through."""
+    both.publish(replace(both.entries["fast"], high_bytes=50 * KIB, low_bytes=35 * KIB))
+    firsts: list[int] = []
+
+    async def tasks(self, usage, refused):
+        found = await planned(self, usage, refused)
+        if not firsts:
+            firsts.append(0)
+            firsts[0] = (await reclaim(both.plane)).marked_blocks
+        return found
+
+    planned = rounds.Round._tasks
+    monkeypatch.setattr(rounds.Round, "_tasks", tasks)
+    assert (await reclaim(both.plane)).marked == {}
+    assert firsts == [15]

@@ -7,7 +7,10 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from .runs import RunReport
+from .runs import RunReport, Trigger
+
+MARKS, TTL, REQUEST = "marks", "ttl", "request"
+"""Kinds of runs: a group has one of each of the first two at a time."""
 
 
 @dataclass(slots=True)
@@ -39,6 +42,12 @@ class OpenRun:
     def id(self) -> bytes:
         """As pending deletions name it."""
         return bytes.fromhex(self.report.id)
+
+    @property
+    def kind(self) -> str:
+        if self.report.request is not None:
+            return REQUEST
+        return TTL if self.report.trigger is Trigger.TTL else MARKS
 
     @property
     def chosen(self) -> int:
