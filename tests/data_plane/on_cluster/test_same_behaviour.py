@@ -10,6 +10,8 @@ import tests.data_plane.test_marks as marks
 import tests.data_plane.test_pool_writes as pool_writes
 import tests.data_plane.test_queries as queries
 import tests.data_plane.test_races as races
+import tests.data_plane.test_reclaim as reclaim
+import tests.data_plane.test_reclaim_troubles as reclaim_troubles
 import tests.data_plane.test_removal as removal
 import tests.data_plane.test_search_cache as search_cache
 import tests.data_plane.test_trim_counts as trim_counts
@@ -22,6 +24,8 @@ for module in (
     pool_writes,
     queries,
     races,
+    reclaim,
+    reclaim_troubles,
     removal,
     search_cache,
     trim_counts,

@@ -6,10 +6,11 @@ from _pytest.fixtures import FixtureFunctionDefinition
 
 import tests.data_plane.test_pool_writes as pool_writes
 import tests.data_plane.test_queries as queries
+import tests.data_plane.test_reclaim as reclaim
 import tests.data_plane.test_removal as removal
 import tests.data_plane.test_writes as writes
 
-for module in (pool_writes, queries, removal, writes):
+for module in (pool_writes, queries, reclaim, removal, writes):
     subject = module.__name__.rpartition("test_")[2]
     for name, test in vars(module).copy().items():
         marks = {mark.name for mark in getattr(test, "pytestmark", ())}
