@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 
 import redis
@@ -26,6 +26,8 @@ _SAME_NAMES = (
     *("failed_blocks", "failed_bytes", "by_instance", "by_storage", "capacity_bytes", "used_before_bytes"),
     *("used_after_bytes", "policy", "budget", "scopes", "rounds", "busy_ms", "stop", "detail"),
 )
+_KEPT = frozenset({"run_id", "created_at", "is_cancel_wanted"})
+"""What requests and cancellations write, and reports leave alone."""
 _ADDED_UP = ("chosen_blocks", "chosen_bytes", "freed_blocks", "freed_bytes")
 
 
@@ -80,14 +82,28 @@ def _take_over(before: str, batch: list[tuple[str, RunReport | None]]) -> int:
         row.run_id: row
         for row in ReclaimRun.objects.select_for_update().filter(run_id__in=list(newest)).order_by("pk")
     }
-    changed = 0
+    changes = []
     for report in newest.values():
         row = rows.get(report.id) or _row_of(report)
         if row.is_final:
             continue  # what a reclaimer says that was stopped before and woke up
+        before_it = {name: getattr(row, name) for name in _ADDED_UP}
         _apply(row, report)
-        changed += 1
-    return changed
+        changes.append((row, before_it))
+    _write([row for row, _ in changes])
+    _add_up(changes)
+    return len(changes)
+
+
+def _write(rows: Sequence[ReclaimRun]) -> None:
+    """All at once, new ones and known ones: reports of a hundred groups come together."""
+    names = [member.attname for member in ReclaimRun._meta.concrete_fields if not member.primary_key]
+    ReclaimRun.objects.bulk_create(
+        [ReclaimRun(**{name: getattr(row, name) for name in names}) for row in rows],
+        update_conflicts=True,
+        unique_fields=["run_id"],
+        update_fields=[name for name in names if name not in _KEPT],
+    )
 
 
 def _row_of(report: RunReport) -> ReclaimRun:
@@ -99,7 +115,6 @@ def _row_of(report: RunReport) -> ReclaimRun:
 
 
 def _apply(row: ReclaimRun, report: RunReport) -> None:
-    before = {name: getattr(row, name) for name in _ADDED_UP}
     for name in _SAME_NAMES:
         setattr(row, name, getattr(report, name))
     row.group_name, row.trigger, row.state = report.group, report.trigger.value, report.state.value
@@ -113,23 +128,42 @@ def _apply(row: ReclaimRun, report: RunReport) -> None:
     row.is_final = report.state in ENDED_STATES
     if row.is_final:
         row.ended_at = row.ended_at or row.reported_at
-    row.save()
-    _add_up(row, before)
 
 
-def _add_up(row: ReclaimRun, before: Mapping[str, int]) -> None:
-    """Adds to the totals what the run did since its report before."""
-    total, _ = ReclaimTotal.objects.select_for_update().get_or_create(
-        group_name=row.group_name, trigger=row.trigger
+def _add_up(changes: Sequence[tuple[ReclaimRun, Mapping[str, int]]]) -> None:
+    """Adds to the totals what each run did since its report before."""
+    groups = {row.group_name for row, _ in changes}
+    totals = {
+        (one.group_name, one.trigger): one
+        for one in ReclaimTotal.objects.select_for_update()
+        .filter(group_name__in=groups)
+        .order_by("group_name", "trigger")
+    }
+    for row, before in changes:
+        where = row.group_name, row.trigger
+        total = totals.setdefault(where, ReclaimTotal(group_name=where[0], trigger=where[1]))
+        for name in _ADDED_UP:
+            setattr(total, name, getattr(total, name) + getattr(row, name) - before[name])
+        if row.is_final:
+            total.runs += 1
+            total.failed_runs += row.state == RunState.FAILED
+            if row.began_at is not None and row.ended_at is not None:
+                total.seconds += max(0.0, (row.ended_at - row.began_at).total_seconds())
+    touched = {(row.group_name, row.trigger) for row, _ in changes}
+    names = [*_ADDED_UP, "runs", "failed_runs", "seconds"]
+    ReclaimTotal.objects.bulk_create(
+        [
+            ReclaimTotal(
+                group_name=where[0],
+                trigger=where[1],
+                **{name: getattr(totals[where], name) for name in names},
+            )
+            for where in sorted(touched)
+        ],
+        update_conflicts=True,
+        unique_fields=["group_name", "trigger"],
+        update_fields=names,
     )
-    for name in _ADDED_UP:
-        setattr(total, name, getattr(total, name) + getattr(row, name) - before[name])
-    if row.is_final:
-        total.runs += 1
-        total.failed_runs += row.state == RunState.FAILED
-        if row.began_at is not None and row.ended_at is not None:
-            total.seconds += max(0.0, (row.ended_at - row.began_at).total_seconds())
-    total.save()
 
 
 def _moment(milliseconds: int) -> datetime | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 import redis
@@ -78,18 +79,17 @@ def test_nothing_is_counted_twice(report: Report) -> None:
 def test_a_batch_that_fails_is_taken_over_again(report: Report, monkeypatch: pytest.MonkeyPatch) -> None:
     report(**CHOSEN)
     report("00000000000000a2", **CHOSEN)
-    real, applied = ingest._apply, []
+    real = ingest._add_up
 
-    def breaks_at_the_second(row: ReclaimRun, one: object) -> None:
-        applied.append(row.run_id)
-        real(row, one)
-        if len(applied) == 2:
-            raise DatabaseError("the disk is full")
+    def on_a_full_disk(changes: Any) -> None:
+        assert ReclaimRun.objects.count() == 2
+        raise DatabaseError("the disk is full")
 
-    monkeypatch.setattr(ingest, "_apply", breaks_at_the_second)
+    monkeypatch.setattr(ingest, "_add_up", on_a_full_disk)
     with pytest.raises(DatabaseError):
         reports_ingest()
-    assert not ReclaimRun.objects.exists(), "rows and position go together"
+    assert not ReclaimRun.objects.exists(), "rows, totals and position go together"
+    monkeypatch.setattr(ingest, "_add_up", real)
     assert reports_ingest() == 2
     assert totals()[2] == 80
 
