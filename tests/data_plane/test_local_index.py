@@ -291,7 +291,7 @@ async def test_a_stopped_index_can_be_recounted(empty_valkey, tmp_path):
     remote.close()
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(600)
 async def test_killed_in_the_middle_of_a_batch_an_index_in_rocksdb_stays_whole(empty_valkey, tmp_path):
     """Usage equals a recount at once; after the sweeps there is neither session nor drift."""
     (tmp_path / "nfs").mkdir()

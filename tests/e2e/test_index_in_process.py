@@ -74,7 +74,7 @@ def is_ready(platform: PlatformProcess) -> bool:
 
 
 @pytest.mark.long
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(900)
 def test_an_index_in_the_process_from_first_write_to_last_file(platform: PlatformProcess) -> None:
     client = redis.Redis.from_url(Env(platform.environment).redis_url)
     address = f"127.0.0.1:{platform.port('KVCM_META_RPC_PORT')}"

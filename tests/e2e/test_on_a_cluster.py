@@ -12,7 +12,7 @@ from tests.support.platform_process import PlatformProcess, short_data_dir, wait
 from tests.support.valkey import valkey_server
 from tests.support.valkey_cluster import ValkeyCluster, valkey_cluster
 
-pytestmark = [pytest.mark.long, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
 
 KEYS = list(range(500, 532))
 INSTANCES = [f"model-{number}" for number in range(6)]

@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +47,12 @@ class Watched:
     """Used and reserved, as the group's own totals say."""
     above_high: list[float] = field(default_factory=list)
     """How long each stretch lasted in which more lived than the high mark allows."""
+    longest_ended_at: float = 0.0
+
+    def add_stretch(self, seconds: float) -> None:
+        if seconds > max(self.above_high, default=0.0):
+            self.longest_ended_at = time.time()
+        self.above_high.append(seconds)
 
     def figures(self) -> dict[str, float]:
         stretches = sorted(self.above_high) or [0.0]
@@ -55,6 +62,7 @@ class Watched:
             "stretches above the high mark": len(self.above_high),
             "their median, s": stretches[len(stretches) // 2],
             "the longest, s": stretches[-1],
+            "its end, unix s": self.longest_ended_at,
         }
 
 
@@ -77,10 +85,10 @@ def watching(client: redis.Redis, instance_id: str) -> Iterator[Watched]:
             if now.live > HIGH * CAPACITY * BLOCK:
                 since = since or moment
             elif since is not None:
-                watched.above_high.append(moment - since)
+                watched.add_stretch(moment - since)
                 since = None
         if since is not None:
-            watched.above_high.append(time.monotonic() - since)
+            watched.add_stretch(time.monotonic() - since)
 
     thread = threading.Thread(target=look)
     thread.start()
@@ -131,9 +139,22 @@ def play(platform: Platform, trace: Path, instance_id: str, speed: str) -> tuple
     return json.loads(done.stdout), watched
 
 
+def around(rest: Rest, name: str, moment: float) -> list[dict[str, Any]]:
+    """The runs within five seconds of a moment, briefly: where the time went."""
+    page = rest(f"capacity/reclaim-runs/?instance_group={name}&page_size=500&ordering=-created_at")
+    members = ("trigger", "began_at", "marked_at", "ended_at", "busy_seconds", "rounds", "chosen_blocks")
+    return [
+        {member: run[member] for member in members}
+        for run in page["results"]
+        if run["began_at"] and abs(datetime.fromisoformat(run["began_at"]).timestamp() - moment) < 5
+    ]
+
+
 def check(platform: Platform, rest: Rest, name: str, expected: float, done: dict, watched: Watched) -> None:
     figures = {"hit rate": done["hit_blocks"] / done["blocks"], "expected": expected, **watched.figures()}
     print(json.dumps({**figures, "replay": done}, indent=1))
+    for run in around(rest, name, watched.longest_ended_at):
+        print(json.dumps(run))
     assert (done["errors"], done["write_refused"]) == (0, 0), "no Start was refused"
     assert watched.samples > 100
     assert watched.most_used <= CAPACITY * BLOCK

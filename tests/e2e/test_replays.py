@@ -64,7 +64,7 @@ def test_one_engine_hits_exactly_what_is_there(platform: Platform, tmp_path: Pat
     assert (done["errors"], done["write_refused"]) == (0, 0)
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 def test_bytes_files_and_usage_agree_and_trim_empties_all(
     platform: Platform, token: str, tmp_path: Path
 ) -> None:
@@ -89,7 +89,7 @@ def test_bytes_files_and_usage_agree_and_trim_empties_all(
     recount(platform.process)
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 def test_eight_engines_lose_nothing(platform: Platform, tmp_path: Path) -> None:
     trace = tmp_path / "trace.jsonl"
     requests, blocks, _ = generated_trace(trace, requests=800, seed=11)

@@ -112,10 +112,10 @@ class PlatformProcess:
             if part in line:
                 return line.rstrip("\n")
 
-    def wait_until_ready(self, seconds: float = 90.0) -> None:
+    def wait_until_ready(self, seconds: float = 180.0) -> None:
         self.wait_for_line("KVCM Platform is ready", seconds)
 
-    def stop(self, number: signal.Signals = signal.SIGTERM, seconds: float = 15.0) -> int:
+    def stop(self, number: signal.Signals = signal.SIGTERM, seconds: float = 40.0) -> int:
         """Send the signal, wait for the end, return the exit code."""
         with suppress(ProcessLookupError):
             self.process.send_signal(number)

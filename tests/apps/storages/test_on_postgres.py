@@ -16,7 +16,7 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[2]
 
 
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(900)
 def test_the_same_over_postgres() -> None:
     with running_postgres() as folder:
         url = f"postgresql://postgres@/postgres?host={folder / 'postgres'}"
@@ -26,7 +26,7 @@ def test_the_same_over_postgres() -> None:
             env={**os.environ, "DATABASE_URL": url},
             capture_output=True,
             text=True,
-            timeout=200,
+            timeout=800,
             check=False,
         )
     assert run.returncode == 0, run.stdout[-5000:]
