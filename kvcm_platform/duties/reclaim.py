@@ -7,7 +7,6 @@ and left for the next round. Nothing here knows the database: what became of run
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections import deque
 from dataclasses import dataclass, field
@@ -27,7 +26,7 @@ from kvcm_platform.duties.reclaim_troubles import Troubles
 from kvcm_platform.duties.reclaim_work import GroupPlace
 from kvcm_platform.duties.session import IndexSession
 from kvcm_platform.index import keyspace, waking
-from kvcm_platform.index.connection import Fenced
+from kvcm_platform.index.connection import Fenced, each_to_its_end
 from kvcm_platform.index.held_bytes import read_usage
 from kvcm_platform.index.reclaim_book import Book, ReclaimBook
 
@@ -96,8 +95,7 @@ class Round:
         await self._book.forget_cancels(self._known.cancels - self._known.ids())
         usage = await self._read_usage()
         waiting = deque(await self._tasks(usage, refused))
-        workers = [self._work(waiting) for _ in range(min(AT_ONCE, len(waiting)))]
-        await asyncio.gather(*workers)
+        await each_to_its_end([self._work(waiting) for _ in range(min(AT_ONCE, len(waiting)))])
         self.summary.is_unfinished |= bool(waiting)
         await self._settle_removed()
         self.summary.failures = self._troubles.count
@@ -282,9 +280,12 @@ class Round:
         for run in [*self._known.open.values(), *self._known.settling.values()]:
             if run.group_number in numbers:
                 continue
-            async with reclaim_hold(self._index, run.group_number) as hold:
-                if hold is not None:
-                    await self._end_removed(run)
+            try:
+                async with reclaim_hold(self._index, run.group_number) as hold:
+                    if hold is not None:
+                        await self._end_removed(run)
+            except Exception:
+                log.exception("a run of a removed group cannot be ended", run=run.report.id)
 
     async def _gone(self, request: ReclaimRequest) -> None:
         report = RunReport(

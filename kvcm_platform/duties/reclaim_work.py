@@ -191,6 +191,8 @@ class RunWork:
         self._place.poisoned += [(runs[name], reason) for name, reason in evicted.poisoned if name in runs]
         if not evicted.blocks:
             return
+        if self.run.errors:
+            self.run.errors, self.run.report.detail = 0, ""
         self._marked_of_plan += evicted.blocks
         self._place.marked_blocks += evicted.blocks
         self._place.marked_bytes += evicted.size

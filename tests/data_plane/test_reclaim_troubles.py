@@ -179,6 +179,23 @@ async def test_a_run_that_fails_again_and_again_is_ended(plane, monkeypatch):
     assert troubles(plane) == {}
 
 
+async def test_a_run_that_failed_now_and_then_goes_on(plane, monkeypatch):
+    await filled(plane)
+
+    async def evict(*args, **options):
+        raise ZeroDivisionError("a policy that throws")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(reclaim_work, "evict", evict)
+        for _ in range(rounds.MOST_ERRORS - 1):
+            await reclaim(plane)
+    (report,) = reports(plane)
+    assert "a policy that throws" in report.detail
+    await reclaim(plane)
+    (report,) = reports(plane)
+    assert (report.chosen_blocks, report.stop, report.detail) == (15, "enough", "")
+
+
 async def test_a_record_that_cannot_be_read_is_named_and_the_others_go(plane):
     await filled(plane)
     entry = plane.mirror.current.instances["model-a"]
