@@ -17,6 +17,7 @@ from apps.instances.selectors import group_entries, instance_entries
 from apps.instances.services import removed_instances_hand_over
 from apps.storages.selectors import storage_entries
 from kvcm_platform.core.registry import Entry, InstanceEntry
+from kvcm_platform.index import keyspace
 from kvcm_platform.index import registry as index_registry
 from kvcm_platform.index.placed import own_url
 
@@ -33,6 +34,7 @@ def reconcile(*, client: redis.Redis) -> bool:
     published, stored = index_registry.read_version(client), registry_version()
     is_behind = published is None or published < stored
     needs_all = bool(missed) or (published or 0) > stored or (is_behind and not _is_being_sent())
+    needs_all = needs_all or (not is_behind and _is_lost(client))
     if needs_all:
         _publish_all(client, published or 0)
         event_record(
@@ -57,6 +59,11 @@ def limits_publish(*, client: redis.Redis) -> None:
     # In this order: a change that comes in between has a higher version, and wins.
     version = registry_version()
     index_registry.set_limits(client, group_entries(), version)
+
+
+def _is_lost(client: redis.Redis) -> bool:
+    """Whether the server dropped the registry by itself and kept its version."""
+    return not client.exists(keyspace.REGISTRY) and bool(group_entries() or storage_entries())
 
 
 def _is_being_sent() -> bool:

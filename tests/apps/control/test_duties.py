@@ -51,6 +51,18 @@ def test_nothing_to_do(index: redis.Redis, tmp_path: Path) -> None:
 
 
 @pytest.mark.django_db(transaction=True)
+def test_a_registry_that_redis_dropped_by_itself(index: redis.Redis, tmp_path: Path) -> None:
+    make_storage(tmp_path)
+    make_group()
+    before = index_registry.read(index)
+    index.delete(keyspace.REGISTRY)
+    assert reconcile(client=index)
+    after = index_registry.read(index)
+    assert (after.storages, after.groups) == (before.storages, before.groups)
+    assert not reconcile(client=index)
+
+
+@pytest.mark.django_db(transaction=True)
 def test_change_made_while_redis_was_away(index: redis.Redis, settings, tmp_path: Path) -> None:
     url, settings.KVCM_REDIS_URL = settings.KVCM_REDIS_URL, NOWHERE
     make_storage(tmp_path)

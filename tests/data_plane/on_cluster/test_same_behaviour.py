@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from _pytest.fixtures import FixtureFunctionDefinition
 
+import tests.data_plane.test_damage as damage
+import tests.data_plane.test_deletions as deletions
 import tests.data_plane.test_evicting as evicting
 import tests.data_plane.test_gone as gone
 import tests.data_plane.test_marks as marks
@@ -18,6 +20,8 @@ import tests.data_plane.test_trim_counts as trim_counts
 import tests.data_plane.test_writes as writes
 
 for module in (
+    damage,
+    deletions,
     evicting,
     gone,
     marks,
