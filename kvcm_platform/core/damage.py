@@ -59,17 +59,21 @@ class Pulse:
     generation: int = 0
     spread: int = 1000
     """Locations of a thousand blocks when they were last counted."""
+    unlisted: int = 0
+    """Of some blocks, those that their run does not know."""
+    dangling: int = 0
+    """Of some runs, those of a block that is gone."""
 
     def lost(self) -> frozenset[Lost]:
         """What does not fit. `blocks` may be named for blocks with more locations than when last counted."""
         live = self.writing + self.serving
         found: set[Lost] = set()
         most = self.blocks * self.spread / 1000 * (SPREAD_SLACK if self.spread > 1000 else 1.0)
-        if live > most or (self.runs and not self.blocks):
+        if live > most or self.dangling or (self.runs and not self.blocks):
             found.add(Lost.BLOCKS)
         if self.blocks > live + self.pending:
             found.add(Lost.USAGE)
-        if self.runs < self.recency or (self.blocks and not self.runs):
+        if self.runs < self.recency or self.unlisted or (self.blocks and not self.runs):
             found.add(Lost.RUNS)
         if self.recency < self.runs:
             found.add(Lost.RECENCY)

@@ -28,6 +28,8 @@ from .scanning import SCAN_COUNT, fields_of
 from .shards import ShardRef
 from .usage import push
 
+SAMPLES = 8
+"""Blocks and runs of a shard that a look picks at random: what grew again since it was lost shows in time."""
 KEYS_A_CALL = 128
 RUNS_A_CALL = 32
 NAMES_A_CALL = 256
@@ -94,7 +96,9 @@ async def note(index: RedisIndex, found: Mapping[str, Damage], now: float) -> No
 
 async def pulses(index: RedisIndex, shards: Sequence[ShardRef]) -> list[Pulse]:
     """One a shard. Raises redis.RedisError."""
-    replies = await index.connection.pipeline([("FCALL", "kvcm_pulse", 1, shard.base) for shard in shards])
+    replies = await index.connection.pipeline(
+        [("FCALL", "kvcm_pulse", 1, shard.base, SAMPLES) for shard in shards]
+    )
     return [Pulse(*map(int, reply)) for reply in replies]
 
 

@@ -140,6 +140,21 @@ async def until(reader: DataPlane, hits: int) -> None:
             await asyncio.sleep(0.02)
 
 
+async def test_runs_that_were_lost_with_their_recency_and_grew_again_show_in_time(plane):
+    """No count tells: as many runs as members of the order, and none is missing a block."""
+    await filled(plane)
+    plane.client.delete(keyspace.runs(BASE), keyspace.recency(BASE))
+    for key in range(5000, 5100):
+        await plane.write([key])
+    found: list[Damage] = []
+    while not found:
+        found = await mended(plane)
+    assert "runs" in found[0].lost
+    listed = b"".join(plane.client.hvals(keyspace.runs(BASE)))
+    blocks = plane.client.hkeys(keyspace.blocks(BASE))
+    assert sorted(listed[at : at + 8] for at in range(0, len(listed), 8)) == sorted(blocks)
+
+
 async def test_search_caches_forget_what_is_gone(plane, empty_valkey):
     """They follow events, and a key that goes by itself has none: the mending makes up for it."""
     async with data_plane(empty_valkey.url, plane.client, is_strict=False) as reader:

@@ -59,7 +59,7 @@ async def test_what_a_server_short_of_memory_drops_comes_right(short, tmp_path):
         client.config_set("maxmemory", 0)
         client.config_set("maxmemory-policy", "noeviction")
         registry.publish(client, version=9, changed=entries)  # as control does
-        for _ in range(4):
+        for _ in range(12):
             client.delete(keyspace.DAMAGE_LOOKED)
             assert (await plane.duties()).failures == 0
         assert not (await plane.recount()).has_drift

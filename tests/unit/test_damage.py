@@ -42,6 +42,8 @@ def test_a_whole_shard_and_an_empty_one_miss_nothing():
         ({"runs": 3}, {Lost.RUNS}),
         ({"recency": 0}, {Lost.RECENCY}),
         ({"runs": 0, "recency": 0}, {Lost.RUNS}),
+        ({"unlisted": 1}, {Lost.RUNS}),
+        ({"dangling": 1}, {Lost.BLOCKS}),
         ({"writing": 0, "serving": 0, "pending": 0}, {Lost.USAGE}),
         ({"writing": 1, "serving": 2, "pending": 15}, {Lost.USAGE}),
         ({"due_times": 0}, {Lost.DUE_TIMES}),

@@ -1,10 +1,36 @@
 -- Single keys of a shard or a group that the server lost by itself (a foreign maxmemory policy): seen by counts that
 -- no longer fit each other, and made whole from what is left (index/damage.py). Every step may be repeated at any time.
 
--- kvcm_pulse: how much each key of a shard holds, as of one moment. Returns numbers: blocks, runs, members of the recency
--- order, due times and entries of pending deletions, fields and deadlines of sessions, the same of tickets; by the usage
--- blocks (locations) being written, served, pending; sequence; generation; locations a thousand blocks may have.
-register('kvcm_pulse', function(keys)
+-- Of some blocks picked at random, how many their runs do not know.
+local function unlisted_of(base, samples)
+  local picked, unlisted = call('HRANDFIELD', base .. ':b', samples, 'WITHVALUES'), 0
+  for i = 1, #picked, 2 do
+    each_location(picked[i + 1], function(at)
+      local run, found = sub(picked[i + 1], at + 5, at + 14), false
+      local blob = call('HGET', base .. ':n', run) or ''
+      for member = 1, #blob, 8 do
+        if sub(blob, member, member + 7) == picked[i] then found = true end
+      end
+      if not found then unlisted = unlisted + 1 end
+    end)
+  end
+  return unlisted
+end
+
+-- Of some runs picked at random, how many name a block that is not there.
+local function dangling_of(base, samples)
+  local picked, dangling = call('HRANDFIELD', base .. ':n', samples, 'WITHVALUES'), 0
+  for i = 1, #picked, 2 do
+    if call('HEXISTS', base .. ':b', sub(picked[i + 1], 1, 8)) == 0 then dangling = dangling + 1 end
+  end
+  return dangling
+end
+
+-- kvcm_pulse: how much each key of a shard holds, as of one moment. ARGV: how many blocks and runs to look at. Returns
+-- numbers: blocks, runs, members of the recency order, due times and entries of pending deletions, fields and deadlines of
+-- sessions, the same of tickets; by the usage blocks (locations) being written, served, pending; sequence; generation;
+-- locations a thousand blocks may have; of those looked at, blocks that no run knows and runs of a block that is gone.
+register('kvcm_pulse', function(keys, args)
   local base, usage = keys[1], {w = 0, s = 0, p = 0}
   local known, fields = call('HGETALL', base), {}
   for i = 1, #known, 2 do
@@ -17,6 +43,7 @@ register('kvcm_pulse', function(keys)
     call('ZCARD', base .. ':d'), call('HLEN', base .. ':p'), call('HLEN', base .. ':w'), call('ZCARD', base .. ':wd'),
     call('HLEN', base .. ':t'), call('ZCARD', base .. ':td'), usage.w, usage.s, usage.p,
     fields.seq or '0', fields.gen or '0', fields.spread or '1000',
+    unlisted_of(base, args[1]), dangling_of(base, args[1]),
   }
 end, {'no-writes'})
 
