@@ -23,6 +23,8 @@ _Z = 1.645
 """Of the standard normal distribution: 90 % lie within."""
 _NEGLIGIBLE = 0.002
 """A change over the whole span that is a smaller part of what is held is none."""
+_INEXACT = 0.02
+"""Of what was written: its bytes are a mean times blocks, so less than this did not leave for certain."""
 _SURE_SECONDS, _FAIR_SECONDS = 3600, 900
 _SURE_SPREAD, _FAIR_SPREAD = 0.25, 0.5
 _NEAR_LOW = 0.95
@@ -137,7 +139,8 @@ def turnover_of(points: Sequence[tuple[int, int]], written_bytes: int) -> Turnov
     span = points[-1][0] - points[0][0] if points else 0
     if not span:
         return None
-    left = max(0, written_bytes - (points[-1][1] - points[0][1])) / span
+    gone = written_bytes - (points[-1][1] - points[0][1])
+    left = gone / span if gone > _INEXACT * written_bytes else 0.0
     mean = sum(size for _, size in points) / len(points)
     return Turnover(written_bytes / span, left, mean / left if left else None)
 

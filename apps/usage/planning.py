@@ -16,6 +16,8 @@ from kvcm_platform.core.sizes import sized
 DAY = 86_400
 _LEAST_HISTORY_SECONDS = DAY
 """Of less nobody can tell what may be taken off."""
+_LEAST_SECONDS = 3600
+"""The first minutes of an engine, times thirty days, are no plan."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +54,7 @@ def advice(
     trend, limit = growth.trend, levels.limit_bytes
     if limit is None:
         return Advice(f"{name} has no capacity to compare with.")
-    if trend.state is State.UNKNOWN:
+    if trend.state is State.UNKNOWN or trend.span_seconds < _LEAST_SECONDS:
         return Advice(f"There is too little history of {name} to say what it needs.")
     fill = levels.high_bytes / limit if levels.high_bytes is not None and limit else 1.0
     peak = max(peak_bytes, levels.counted_bytes)

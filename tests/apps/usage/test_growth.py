@@ -121,6 +121,8 @@ def test_turnover() -> None:
     assert turnover_of(points, 7200) == Turnover(2.0, 1.0, 1800.0)
     assert turnover_of(points, 3600) == Turnover(1.0, 0.0, None)
     assert turnover_of(points[:1], 5) is None
+    # Bytes written are a mean times blocks: a hundredth too much is no departure.
+    assert turnover_of(points, 3636) == Turnover(1.01, 0.0, None)
 
 
 def test_growth_is_kept_as_it_is() -> None:

@@ -65,6 +65,11 @@ def test_a_quiet_hour_takes_nothing_away() -> None:
     assert "known after a day" in found.sentence
 
 
+def test_the_first_minutes_are_no_plan() -> None:
+    found = said(State.GROWING, 100 * MIB, 500 * MIB, 10 * MIB / 60, span=900)
+    assert found == Advice("There is too little history of nfs_a to say what it needs.")
+
+
 def test_nothing_is_advised_where_nothing_is_known() -> None:
     assert said(State.UNKNOWN, 100 * MIB, 500 * MIB) == Advice(
         "There is too little history of nfs_a to say what it needs."

@@ -197,6 +197,9 @@ def test_levels_before_a_moment() -> None:
     SecondsChunk.objects.all().delete()
     for moment in range(HOUR, HOUR + 7200, 60):
         assert asked(moment) == truth(moment)
+    # Within a minute nothing finer is known any more: what it ends with may be of later.
+    for moment in range(HOUR + 61, HOUR + 7200, 61):
+        assert asked(moment) == truth(moment - moment % 60)
     Sample.objects.filter(resolution=Resolution.MINUTE).delete()
     for moment in (HOUR, HOUR + 3600, HOUR + 7200):
         assert asked(moment) == truth(moment)
