@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import structlog
@@ -29,6 +30,7 @@ from kvcm_platform.index import keyspace, waking
 from kvcm_platform.index.connection import Fenced, each_to_its_end
 from kvcm_platform.index.held_bytes import read_usage
 from kvcm_platform.index.reclaim_book import Book, ReclaimBook
+from kvcm_platform.index.waking import Refusals
 
 log = structlog.get_logger(__name__)
 
@@ -98,6 +100,7 @@ class Round:
         await each_to_its_end([self._work(waiting) for _ in range(min(AT_ONCE, len(waiting)))])
         self.summary.is_unfinished |= bool(waiting)
         await self._settle_removed()
+        await self._forget_removed(refused)
         self.summary.failures = self._troubles.count
         return self.summary
 
@@ -134,13 +137,13 @@ class Round:
                 log.warning("the usage of a group cannot be read", group=number, reason=str(error))
         return usage
 
-    async def _tasks(self, usage: ReclaimUsage, refused: dict[str, dict[Subject, int]]) -> list[GroupTask]:
+    async def _tasks(self, usage: ReclaimUsage, refused: Refusals) -> list[GroupTask]:
         found = []
         for group in self._session.registry.groups.values():
             if not self._is_mine(group):
                 continue
             try:
-                task = await self._task(group, usage, tuple(refused.get(group.name, ())))
+                task = await self._task(group, usage, refused.get(group.name, {}))
             except Exception as error:
                 log.exception("what is over its marks cannot be told", group=group.name)
                 await self._troubles.failed(group.name, error)
@@ -152,7 +155,9 @@ class Round:
                 await self._troubles.clear(group.name)
         return found
 
-    async def _task(self, group: GroupEntry, usage: ReclaimUsage, refused: tuple[Subject, ...]) -> GroupTask:
+    async def _task(
+        self, group: GroupEntry, usage: ReclaimUsage, refused: Mapping[Subject, int]
+    ) -> GroupTask:
         task = GroupTask(
             group=group,
             instances=self._session.instances_of(group.name),
@@ -286,6 +291,12 @@ class Round:
                         await self._end_removed(run)
             except Exception:
                 log.exception("a run of a removed group cannot be ended", run=run.report.id)
+
+    async def _forget_removed(self, refused: Refusals) -> None:
+        """Refusals of groups that were removed."""
+        for name, wanted in refused.items():
+            if not self._is_home and name not in self._session.registry.groups:
+                await waking.refusals_forget(self._index.connection, name, wanted)
 
     async def _gone(self, request: ReclaimRequest) -> None:
         report = RunReport(

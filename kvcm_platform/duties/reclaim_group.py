@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from kvcm_platform.core.reclaim.marks import Demand, ReclaimUsage, Scope, Subject, demands
@@ -45,7 +45,8 @@ class GroupTask:
     usage: ReclaimUsage
     """Of all groups."""
     demands: list[Demand] = field(default_factory=list)
-    refused: tuple[Subject, ...] = ()
+    refused: Mapping[Subject, int] = field(default_factory=dict)
+    """Limits that Starts were refused for, and what the largest of them wanted."""
     runs: list[OpenRun] = field(default_factory=list)
     requests: list[ReclaimRequest] = field(default_factory=list)
     is_aged: bool = False
@@ -104,7 +105,7 @@ class GroupWork:
             if one.scope is not Scope.STORAGE or one.subject in asked
         ]
         for run in task.runs:
-            begun = [Subject(Scope.STORAGE, name) for name in run.storages]
+            begun = {Subject(Scope.STORAGE, name): 0 for name in run.storages}
             found = demands(self._place.registry, self._group, usage, begun=begun) if begun else []
             needs = {one.subject: one.need for one in found if one.scope is Scope.STORAGE}
             # One that died may have given more than it had put on record.
@@ -190,20 +191,21 @@ class GroupWork:
     def _note(self, run: OpenRun, found: Sequence[Demand]) -> None:
         """The limits that the run is for; of storages the group's part as of now."""
         known = {(one["scope"], one["subject"]) for one in run.report.scopes}
+        begun = {(scope, name): wanted for scope, name, wanted in run.begun}
         for one in found:
             name = (one.scope.value, one.subject)
-            if name in known:
-                continue
-            run.report.scopes.append(scope_dict(one))
-            if one.scope is Scope.STORAGE:
-                run.storages[one.subject] = one.need
-            elif name not in run.begun:
-                run.begun.append(name)
+            if name not in known:
+                run.report.scopes.append(scope_dict(one))
+                if one.scope is Scope.STORAGE:
+                    run.storages[one.subject] = one.need
+            if one.scope is not Scope.STORAGE:
+                begun[name] = max(one.wanted, begun.get(name, 0))
+        run.begun = [(*name, wanted) for name, wanted in begun.items()]
 
     def _by_marks(self, run: OpenRun) -> Callable[[], Awaitable[list[Target]]]:
         async def targets() -> list[Target]:
             usage = await self._measure()
-            begun = [Subject(Scope(scope), name) for scope, name in run.begun]
+            begun = {Subject(Scope(scope), name): wanted for scope, name, wanted in run.begun}
             found = demands(self._place.registry, self._group, usage, begun=begun)
             measured = [one for one in found if one.scope is not Scope.STORAGE]
             self._note(run, measured)

@@ -55,7 +55,7 @@ def lowering(
         *(Subject(Scope.STORAGE, name) for name in registry.storages),
         *(Subject(Scope.KEYS, entry.instance_id) for entry in instances),
     ]
-    return demands(registry, group, usage, begun=every)
+    return demands(registry, group, usage, begun=dict.fromkeys(every, 0))
 
 
 def request_scope(registry: Registry, instances: Sequence[InstanceEntry], request: ReclaimRequest) -> Target:

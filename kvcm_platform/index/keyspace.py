@@ -250,8 +250,9 @@ COPY_TOTALS = "kvcm:copies:totals"
 COPY_PACE = "kvcm:copies:pace"
 """When migrations with a limit may go on: `<migration>` -> ms."""
 RECLAIM_QUEUED = "kvcm:reclaim:queued"
-RECLAIM_REFUSED = "kvcm:reclaim:refused"
-"""Hash of limits that Starts were refused for (index/waking.py): `<group>|<scope>|<name>` -> unix ms."""
+RECLAIM_WANTED = "kvcm:reclaim:wanted"
+"""Limits that Starts were refused for (index/waking.py): `<group>|<scope>|<name>`, scored by the most that
+one of them asked for (bytes; of keys blocks)."""
 RECLAIM_OPEN = "kvcm:reclaim:open"
 """Hash of the reclaim runs that still choose blocks: `<group number>:<kind>`, or of one that somebody asked
 for `<group number>:<run id>` -> JSON (core/reclaim/open_run.py)."""

@@ -8,6 +8,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from kvcm_platform.core.errors import Code, DomainError, invalid
 from kvcm_platform.core.masks import Mask
+from kvcm_platform.core.migration import capacity_of
 from kvcm_platform.core.placement import Serving
 from kvcm_platform.core.places import NoRoom, PoolPlaces
 from kvcm_platform.core.ports import (
@@ -217,7 +218,8 @@ class RedisIndex:
                     self.waker.marked(plan.group.number)
                 return candidates[int(reply[1])]
             case b"GROUP":
-                await self.waker.refused(name, [Subject(Scope.GROUP, name)])
+                if plan.size <= int(reply[2]):  # nothing makes room for more than there can be
+                    await self.waker.refused(name, [Subject(Scope.GROUP, name)], plan.size)
                 raise DomainError(
                     Code.CAPACITY,
                     f"group {plan.group.name}: {plan.size} more bytes would pass its quota of {int(reply[2])}"
@@ -225,7 +227,10 @@ class RedisIndex:
                 )
             case b"TYPE":
                 types = dict.fromkeys(storage.type for storage in candidates)
-                await self.waker.refused(name, [Subject(Scope.STORAGE_TYPE, kind.value) for kind in types])
+                limits = plan.group.quota.per_type
+                fitting = [kind for kind in types if plan.size <= limits.get(kind, plan.size)]
+                subjects = [Subject(Scope.STORAGE_TYPE, kind.value) for kind in fitting]
+                await self.waker.refused(name, subjects, plan.size)
                 names = ", ".join(storage.name for storage in candidates)
                 raise DomainError(
                     Code.CAPACITY,
@@ -247,7 +252,12 @@ class RedisIndex:
             raise
 
     async def out_of_memory(self, plan: WritePlan, storages: Sequence[StorageEntry]) -> None:
-        await self.waker.refused(plan.group.name, [Subject(Scope.STORAGE, one.name) for one in storages])
+        subjects = [
+            Subject(Scope.STORAGE, one.name)
+            for one in storages
+            if plan.size <= (capacity_of(one) or plan.size)
+        ]
+        await self.waker.refused(plan.group.name, subjects, plan.size)
 
     @guarded
     async def release(self, plan: WritePlan) -> None:
@@ -266,7 +276,10 @@ class RedisIndex:
                 written = await self.sessions.open(plan, shard, storage, serving, limits, touched)
         except DomainError as error:
             if error.code is Code.CAPACITY:  # of keys: all else was reserved before
-                await self.waker.refused(plan.group.name, [Subject(Scope.KEYS, plan.instance.instance_id)])
+                wanted = len(plan.keys) - len(plan.replaced)
+                if wanted <= limits.max_key_count:
+                    subject = Subject(Scope.KEYS, plan.instance.instance_id)
+                    await self.waker.refused(plan.group.name, [subject], wanted)
             raise
         self.pools.settled(plan)
         return written

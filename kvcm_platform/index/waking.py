@@ -74,16 +74,20 @@ class Waker:
         self._marked.difference_update(due)
         await self._send([wake_command(Wake.MARK, number=number) for number in due])
 
-    async def refused(self, group: str, subjects: Collection[Subject]) -> None:
-        """Tells that a Start was refused for these limits, and notes them for `refusals`."""
-        due = [subject for subject in subjects if self._is_time((group, subject), REFUSED_SECONDS)]
+    async def refused(self, group: str, subjects: Collection[Subject], wanted: int = 0) -> None:
+        """Tells that a Start was refused for these limits, and notes them for `refusals`.
+
+        `wanted` bytes, or blocks, were asked for: one of at least twice as much as those that were told of
+        does not wait for its turn behind them.
+        """
+        size = wanted.bit_length()
+        due = [subject for subject in subjects if self._is_time((group, subject, size), REFUSED_SECONDS)]
         if not due:
             return
-        now = round(time.time() * 1000)
-        fields = [part for subject in due for part in (_field(group, subject), now)]
+        scored = [part for subject in due for part in (wanted, _field(group, subject))]
         # In this order: who is woken finds what was refused.
         await self._send(
-            [("HSET", keyspace.RECLAIM_REFUSED, *fields), wake_command(Wake.REFUSED, group=group)]
+            [("ZADD", keyspace.RECLAIM_WANTED, "GT", *scored), wake_command(Wake.REFUSED, group=group)]
         )
 
     def _is_time(self, what: object, seconds: float) -> bool:
@@ -107,17 +111,25 @@ def _field(group: str, subject: Subject) -> str:
     return f"{group}|{subject.scope.value}|{subject.name}"
 
 
-async def refusals(connection: Connection) -> dict[str, dict[Subject, int]]:
-    """Limits that Starts were refused for and nobody forgot yet: group -> limit -> unix ms of the last."""
-    flat = await connection.call("HGETALL", keyspace.RECLAIM_REFUSED)
-    found: dict[str, dict[Subject, int]] = defaultdict(dict)
-    for field, at in zip(flat[::2], flat[1::2], strict=True):
-        group, scope, name = field.decode().split("|", 2)
-        found[group][Subject(Scope(scope), name)] = int(at)
+Refusals = dict[str, dict[Subject, int]]
+"""Group -> limit -> the most that a Start asked for there (bytes; of Scope.KEYS blocks)."""
+
+
+async def refusals(connection: Connection) -> Refusals:
+    """Limits that Starts were refused for and nobody forgot yet."""
+    flat = await connection.call("ZRANGE", keyspace.RECLAIM_WANTED, 0, -1, "WITHSCORES")
+    found: Refusals = defaultdict(dict)
+    for field, wanted in zip(flat[::2], flat[1::2], strict=True):
+        try:
+            group, scope, name = field.decode().split("|", 2)
+            found[group][Subject(Scope(scope), name)] = int(float(wanted))
+        except ValueError as error:
+            log.error("what was refused cannot be read", entry=repr(field), reason=str(error))
+            await connection.call("ZREM", keyspace.RECLAIM_WANTED, field)
     return dict(found)
 
 
 async def refusals_forget(connection: Connection, group: str, subjects: Collection[Subject]) -> None:
     """Called before usage is read and room is made: what is refused afterwards is on record anew."""
     if subjects:
-        await connection.call("HDEL", keyspace.RECLAIM_REFUSED, *(_field(group, one) for one in subjects))
+        await connection.call("ZREM", keyspace.RECLAIM_WANTED, *(_field(group, one) for one in subjects))

@@ -143,7 +143,7 @@ async def test_the_mark_of_keys_wakes_and_the_limit_refuses(plane: DataPlane) ->
     await refused(plane.start([11]))
     assert (await wakes(plane))[0] == "refused"
     known = await waking.refusals(plane.index.connection)
-    assert list(known["default"]) == [Subject(Scope.KEYS, "model-a")]
+    assert known["default"] == {Subject(Scope.KEYS, "model-a"): 1}
 
 
 @pytest.mark.usefixtures("every_wake")
@@ -187,14 +187,28 @@ async def test_wakes_are_told_now_and_then_and_none_is_lost(plane: DataPlane, mo
 
 @pytest.mark.usefixtures("every_wake")
 async def test_what_was_refused_is_on_record_until_it_is_forgotten(plane: DataPlane) -> None:
+    """With the most that was asked for; nothing of what is larger than the limit."""
     await apply(plane, 2, limited(Quota(4 * BLOCK, {StorageType.NFS: 2 * BLOCK})))
-    await refused(plane.start(range(1, 6)))
-    await refused(plane.start(range(1, 4)))
-    (known,) = (await waking.refusals(plane.index.connection)).values()
+    await plane.write([1])
+    await refused(plane.start(range(10, 15)))
+    await refused(plane.start(range(10, 13)))
+    assert await waking.refusals(plane.index.connection) == {}
+    await refused(plane.start(range(10, 14)))
+    await refused(plane.start(range(10, 12)))
     whole, kind = Subject(Scope.GROUP, "default"), Subject(Scope.STORAGE_TYPE, "nfs")
-    assert set(known) == {whole, kind}
+    known = await waking.refusals(plane.index.connection)
+    assert known == {"default": {whole: 4 * BLOCK, kind: 2 * BLOCK}}
     await waking.refusals_forget(plane.index.connection, "default", [whole])
     assert set((await waking.refusals(plane.index.connection))["default"]) == {kind}
+
+
+async def test_the_largest_refused_start_is_told_of_at_once(plane: DataPlane) -> None:
+    """Small ones that are refused all the time neither hide it nor hold it back."""
+    whole, waker = Subject(Scope.GROUP, "default"), waking.Waker(plane.index.connection)
+    for wanted in (1000, 1000, 5000, 1000):
+        await waker.refused("default", [whole], wanted)
+    await waking.Waker(plane.index.connection).refused("default", [whole], 10)
+    assert await waking.refusals(plane.index.connection) == {"default": {whole: 5000}}
 
 
 async def test_a_lost_wake_fails_no_call(plane: DataPlane) -> None:

@@ -208,14 +208,23 @@ async def test_when_nothing_has_room_each_reason_is_named(pools_first):
     assert caught.value.code is Code.IO_ERROR
     assert "pool_01: node-1 has no memory left for 734003200 bytes in 700 blocks" in caught.value.message
     assert "(1 of 1 slabs are free)" in caught.value.message
-    assert plane.client.xlen(keyspace.WAKE) > 0
-    assert list((await waking.refusals(plane.index.connection))["default"]) == [
-        Subject(Scope.STORAGE, "pool_01")
-    ]
+    assert await waking.refusals(plane.index.connection) == {}, "more than the whole pool"
     counted = plane.facts._instances["model-a"]
     assert (counted["write_refused"], counted["quota_refused"]) == (1, 0)
     counts = await plane.recount()
     assert (counts.used, counts.reserved, kept(plane)) == (0, 0, 0)
+
+
+async def test_a_full_pool_tells_how_much_was_wanted(pools_first):
+    plane = pools_first
+    await change(plane, pool(segment(slabs=1)), group(storage_candidates=("pool_01",)))
+    await plane.write([1])
+    with pytest.raises(DomainError) as caught:
+        await plane.start(range(100, 100 + SLAB_BYTES // SIZE))
+    assert caught.value.code is Code.IO_ERROR
+    assert plane.client.xlen(keyspace.WAKE) > 0
+    known = await waking.refusals(plane.index.connection)
+    assert known == {"default": {Subject(Scope.STORAGE, "pool_01"): SLAB_BYTES}}
 
 
 async def test_no_node_and_a_block_that_is_too_large(plane, shards):

@@ -6,11 +6,14 @@ from dataclasses import replace
 
 import pytest
 
+from kvcm_platform.core.errors import Code, DomainError
+from kvcm_platform.core.reclaim.marks import Scope, Subject
 from kvcm_platform.core.reclaim.runs import RunState, Trigger
 from kvcm_platform.core.registry import Quota
 from kvcm_platform.core.types import ReclaimBudget, ReclaimPolicy, StorageType
 from kvcm_platform.duties import reclaim_group
 from kvcm_platform.index import keyspace
+from kvcm_platform.index.waking import Waker
 from tests.support.data_plane import DataPlane, instance
 from tests.support.reclaims import KIB, age, ask, limited, reclaim, redis_of, reports, served
 
@@ -59,6 +62,32 @@ async def test_a_group_over_its_high_mark_is_brought_down_to_the_low_one(plane):
         }
     ]
     assert report.newest_use_ms - report.oldest_use_ms == 1000
+
+
+async def test_a_refused_start_gets_room_though_the_group_is_below_its_low_mark(plane):
+    """50 of 100 KiB are used, 75 may stay: 70 more fit once 20 are gone. For 101 nothing goes."""
+    plane.publish(2, limited(100, 0.8))
+    await filled(plane, 5)
+    await plane.mirror.refresh()
+    for count, marked in ((101, {}), (70, {"default": [20, 20 * KIB]})):
+        with pytest.raises(DomainError) as caught:
+            await plane.start(range(1000, 1000 + count))
+        assert caught.value.code is Code.CAPACITY
+        assert (await reclaim(plane)).marked == marked
+    (report,) = reports(plane)
+    assert (report.trigger, report.stop) == (Trigger.REFUSED, "enough")
+    await finish(plane)
+    await plane.start(range(1000, 1070))
+    assert (await reclaim(plane)).marked["default"][0] > 0, "120 of 100 would be a defect, 100 is the mark"
+
+
+async def test_refusals_of_groups_that_are_gone_are_forgotten(plane):
+    waker = Waker(plane.index.connection)
+    await waker.refused("default", [Subject(Scope.GROUP, "default")], 10)
+    await waker.refused("other", [Subject(Scope.GROUP, "other")], 10)
+    redis_of(plane).zadd(keyspace.RECLAIM_WANTED, {"what is this": 5, "default|colour|red": 5})
+    await reclaim(plane)
+    assert redis_of(plane).zcard(keyspace.RECLAIM_WANTED) == 0
 
 
 async def test_a_run_is_done_when_its_last_block_was_freed(plane):

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from fractions import Fraction
 from math import ceil, floor
+from types import MappingProxyType
 from typing import NamedTuple, TypeVar
 
 from kvcm_platform.core.migration import capacity_of
@@ -18,6 +19,7 @@ from kvcm_platform.core.registry import GroupEntry, ReclaimSettings, Registry, S
 from kvcm_platform.core.types import StorageType
 
 T = TypeVar("T")
+NOTHING: Mapping[Subject, int] = MappingProxyType({})
 
 LOW_BELOW_HIGH = Fraction(1, 20)
 """Of the limit: the default low mark lies that far below the high one, or a tenth of the high one if less."""
@@ -69,6 +71,8 @@ class Demand:
     """Storage numbers that the blocks have to lie on; None = any."""
     instance_number: int | None = None
     """The instance that they have to be of; None = any."""
+    wanted: int = 0
+    """What the largest Start asked for that was refused; `low` leaves room for it."""
 
     @property
     def name(self) -> Subject:
@@ -160,18 +164,20 @@ def demands(
     group: GroupEntry,
     usage: ReclaimUsage,
     *,
-    refused: Collection[Subject] = (),
-    begun: Collection[Subject] = (),
+    refused: Mapping[Subject, int] = NOTHING,
+    begun: Mapping[Subject, int] = NOTHING,
 ) -> list[Demand]:
     """What has to go of a group now, the narrowest scopes first and the group's own last.
 
     A limit that a Start was `refused` for is brought down to its low mark though it is below the high
-    one, unless the group's ratio is above 1; one that a run has `begun` with is, too. Where groups share
-    a storage all should ask before any of them gives: afterwards it may be below its high mark.
+    one, unless the group's ratio is above 1; one that a run has `begun` with is, too. Both say how much
+    such a Start wanted (0 = nobody knows): where that is more than the low mark leaves, more has to go.
+    Where groups share a storage all should ask before any of them gives: afterwards it may be below its
+    high mark.
     """
-    pressed = set(begun) | (set(refused) if reclaim_acts_on_refusals(group.reclaim) else set())
+    pressed = _largest(begun, refused) if reclaim_acts_on_refusals(group.reclaim) else begun
     found = [
-        *_of_storages(registry, group, usage, {*refused, *begun}),
+        *_of_storages(registry, group, usage, _largest(begun, refused)),
         *_of_types(registry, group, usage, pressed),
         *_of_keys(registry, group, usage, pressed),
     ]
@@ -186,14 +192,23 @@ def reclaim_acts_on_refusals(reclaim: ReclaimSettings) -> bool:
     return reclaim.used_ratio <= 1
 
 
-def _demand(name: Subject, used: int, limit: int, mark: Mark, pressed: Collection[Subject]) -> Demand | None:
-    if used <= mark.low or (used < mark.reached_at and name not in pressed):
+def _largest(one: Mapping[Subject, int], other: Mapping[Subject, int]) -> dict[Subject, int]:
+    return {name: max(one.get(name, 0), other.get(name, 0)) for name in {*one, *other}}
+
+
+def _demand(
+    name: Subject, used: int, limit: int, mark: Mark, pressed: Mapping[Subject, int]
+) -> Demand | None:
+    # What is larger than the limit itself fits in no case, so nothing goes for it.
+    wanted = pressed.get(name, 0) if pressed.get(name, 0) <= limit else 0
+    low = min(mark.low, limit - wanted)
+    if used <= low or (used < mark.reached_at and name not in pressed):
         return None
-    return Demand(name.scope, name.name, used, limit, mark.high, mark.low, used - mark.low)
+    return Demand(name.scope, name.name, used, limit, mark.high, low, used - low, wanted=wanted)
 
 
 def _of_types(
-    registry: Registry, group: GroupEntry, usage: ReclaimUsage, pressed: Collection[Subject]
+    registry: Registry, group: GroupEntry, usage: ReclaimUsage, pressed: Mapping[Subject, int]
 ) -> Iterator[Demand]:
     for kind, limit in group.quota.per_type.items():
         numbers = frozenset(n for s in registry.storages.values() if s.type is kind for n in s.numbers)
@@ -205,7 +220,7 @@ def _of_types(
 
 
 def _of_storages(
-    registry: Registry, group: GroupEntry, usage: ReclaimUsage, pressed: Collection[Subject]
+    registry: Registry, group: GroupEntry, usage: ReclaimUsage, pressed: Mapping[Subject, int]
 ) -> Iterator[Demand]:
     """Of a storage that groups have in common each gives as large a part as it has of what lies there."""
     for storage in registry.storages.values():
@@ -229,7 +244,7 @@ def storage_mark(storage: StorageEntry) -> Mark | None:
 
 
 def _of_keys(
-    registry: Registry, group: GroupEntry, usage: ReclaimUsage, pressed: Collection[Subject]
+    registry: Registry, group: GroupEntry, usage: ReclaimUsage, pressed: Mapping[Subject, int]
 ) -> Iterator[Demand]:
     limit = group.meta_indexer.max_key_count
     mark = mark_of(group.reclaim, limit)

@@ -19,8 +19,10 @@ class OpenRun:
 
     report: RunReport
     group_number: int
-    begun: list[tuple[str, str]] = field(default_factory=list)
-    """(scope, subject) of the limits that it brings down to their low marks."""
+    begun: list[tuple[str, str, int]] = field(default_factory=list)
+    """(scope, subject, what a refused Start wanted there) of the limits that it brings down to their low
+    marks, or as far as such a Start needs.
+    """
     storages: dict[str, int] = field(default_factory=dict)
     """Storage name -> bytes that the group has still to give there. Where several groups share one, each
     gives its part of what was too much when all were asked.
@@ -64,7 +66,7 @@ class OpenRun:
             data: Mapping[str, Any] = json.loads(raw)
             known = {name: value for name, value in data.items() if name in cls.__dataclass_fields__}
             known["report"] = RunReport.from_dict(data["report"])
-            known["begun"] = [(scope, name) for scope, name in data.get("begun", ())]
+            known["begun"] = [(scope, name, wanted) for scope, name, wanted in data.get("begun", ())]
             known["numbers"] = {int(number): list(two) for number, two in data.get("numbers", {}).items()}
             return cls(**known)
         except (TypeError, KeyError, AttributeError) as error:

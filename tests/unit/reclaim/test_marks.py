@@ -179,16 +179,42 @@ def test_a_refused_start_makes_room_below_the_high_mark() -> None:
     known = registry(quota=Quota(1000, {StorageType.NFS: 1000}))
     usage = ReclaimUsage({(OWN, NFS): 770})
     assert asked(known, usage) == []
-    assert [(d.scope, d.need) for d in asked(known, usage, refused=[THE_GROUP])] == [(Scope.GROUP, 20)]
+    assert [(d.scope, d.need) for d in asked(known, usage, refused={THE_GROUP: 0})] == [(Scope.GROUP, 20)]
     low = ReclaimUsage({(OWN, NFS): 750})
-    assert asked(known, low, refused=[THE_GROUP]) == []
+    assert asked(known, low, refused={THE_GROUP: 0}) == []
+
+
+@pytest.mark.parametrize(
+    ("wanted", "need"),
+    [
+        (0, 20),
+        (250, 20),  # what the low mark at 750 leaves
+        (400, 170),  # 600 may stay
+        (1000, 770),
+        (1001, 20),  # fits in no case: as if nobody knew how much it was
+    ],
+)
+def test_a_refused_start_gets_the_room_that_it_needs(wanted: int, need: int) -> None:
+    known = registry(quota=Quota(1000))
+    usage = ReclaimUsage({(OWN, NFS): 770})
+    for pressed in ({"refused": {THE_GROUP: wanted}}, {"begun": {THE_GROUP: wanted}}):
+        (found,) = asked(known, usage, **pressed)
+        assert (found.need, found.low) == (need, 770 - need)
+
+
+def test_a_start_larger_than_the_low_mark_leaves_is_served_below_it() -> None:
+    """Half of the limit is used, far below both marks; 600 more need 100 of it."""
+    known = registry(quota=Quota(1000))
+    usage = ReclaimUsage({(OWN, NFS): 500})
+    assert [demand.need for demand in asked(known, usage, refused={THE_GROUP: 600})] == [100]
+    assert asked(known, usage, refused={THE_GROUP: 1200}) == []
 
 
 def test_a_ratio_above_one_gives_nothing_for_a_refusal() -> None:
     known = registry(reclaim=ReclaimSettings(used_ratio=3.2))
     usage = ReclaimUsage({(OWN, NFS): 1000})
-    assert asked(known, usage, refused=[THE_GROUP]) == []
-    assert [demand.need for demand in asked(known, usage, begun=[THE_GROUP])] == [50]
+    assert asked(known, usage, refused={THE_GROUP: 0}) == []
+    assert [demand.need for demand in asked(known, usage, begun={THE_GROUP: 0})] == [50]
 
 
 def test_what_scopes_take_counts_for_all_that_hold_it() -> None:
