@@ -2,11 +2,8 @@
 
 from apps.common.choices import choices_of
 from kvcm_platform.core.reclaim.runs import ENDED, RunState, Trigger
-from kvcm_platform.core.types import ReclaimBudget, ReclaimPolicy
 
 ENDED_STATES = tuple(sorted(state.value for state in ENDED))
 OPEN_STATES = tuple(state.value for state in RunState if state not in ENDED)
 RECLAIM_STATES = choices_of(RunState)
 TRIGGERS = choices_of(Trigger)
-POLICIES = choices_of(ReclaimPolicy)
-BUDGETS = choices_of(ReclaimBudget)

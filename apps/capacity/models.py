@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from django.db import models
 
-from apps.capacity.choices import OPEN_STATES, RECLAIM_STATES, TRIGGERS
+from apps.capacity.choices import RECLAIM_STATES, TRIGGERS
 
 
 class ReclaimRun(models.Model):
@@ -61,10 +61,6 @@ class ReclaimRun(models.Model):
 
     def __str__(self) -> str:
         return f"{self.run_id} of {self.group_name}: {self.state}"
-
-    @property
-    def is_open(self) -> bool:
-        return self.state in OPEN_STATES
 
     @property
     def waiting_blocks(self) -> int:

@@ -10,20 +10,17 @@ from apps.capacity.models import ReclaimRun
 from apps.capacity.selectors import duration_of
 
 _AS_THEY_ARE = (
+    *("trigger", "state", "policy", "budget", "scopes", "asked_by", "planned_blocks", "planned_bytes"),
+    *("chosen_blocks", "chosen_bytes", "freed_blocks", "freed_bytes", "failed_blocks", "failed_bytes"),
     *(
-        "trigger",
-        "state",
-        "policy",
-        "budget",
-        "scopes",
-        "asked_by",
-        "planned_blocks",
-        "planned_bytes",
-        "chosen_blocks",
-        "chosen_bytes",
+        "capacity_bytes",
+        "used_before_bytes",
+        "used_after_bytes",
+        "oldest_use_at",
+        "newest_use_at",
+        "created_at",
+        "began_at",
     ),
-    *("freed_blocks", "freed_bytes", "failed_blocks", "failed_bytes", "capacity_bytes"),
-    *("used_before_bytes", "used_after_bytes", "oldest_use_at", "newest_use_at", "created_at", "began_at"),
     *("marked_at", "ended_at", "rounds", "stop", "detail"),
 )
 _NO_REQUEST: dict[str, Any] = {

@@ -47,7 +47,6 @@ COUNT_NAMES = (
     *("requests", "requested_blocks", "hit_blocks", "requested_tokens", "hit_tokens"),
     *("written_blocks", "written_bytes", "removed_blocks", "write_refused", "quota_refused", "failed_blocks"),
 )
-_NO_LEVELS = Levels()
 
 
 @dataclass(slots=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from django.db.models import OuterRef, QuerySet, Subquery
@@ -24,17 +24,6 @@ _COUNTS = slice(12, -2)
 def position() -> Position | None:
     """How far the history is; None before its first point."""
     return Position.objects.first()
-
-
-def series_of(keys: Iterable[tuple[str, str]]) -> QuerySet[Series]:
-    """By kind and name; of an instance all groups that it was in."""
-    by_kind: dict[str, list[str]] = defaultdict(list)
-    for kind, name in keys:
-        by_kind[kind].append(name)
-    rows = Series.objects.none()
-    for kind, names in by_kind.items():
-        rows = rows | Series.objects.filter(kind=kind, name__in=names)
-    return rows
 
 
 def levels_before(series: QuerySet[Series], moment: int) -> dict[int, Levels]:

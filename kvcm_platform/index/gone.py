@@ -32,6 +32,7 @@ MOVED = "moved"
 LOST = "lost"
 """Its object was found missing."""
 _RECLAIM, _TRIM, _CLEARED = "reclaim:", "trim:", "cleared:"
+"""In front of the reclaim run's 16 hex digits, the id of the trim, the number of the storage."""
 
 KEPT_SECONDS = 86_400
 FORGET_MS = 60_000
@@ -41,11 +42,6 @@ PAGE = 64
 """Entries a look."""
 LOOK_SECONDS = 1.0
 MOST = 500
-
-
-def reclaimed(run_id: str) -> str:
-    """By a reclaim run, named by its 16 hex digits."""
-    return _RECLAIM + run_id
 
 
 def trimmed(trim_id: str) -> str:

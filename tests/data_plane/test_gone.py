@@ -136,6 +136,6 @@ async def test_what_is_old_is_forgotten_once_a_minute(plane):
 
 
 async def test_gone_values_tell_their_run():
-    assert Gone(1, gone.reclaimed("00ff"), 7).run_id == "00ff"
+    assert Gone(1, "reclaim:00ff", 7).run_id == "00ff"
     assert Gone(1, gone.trimmed("00ff"), 7).run_id == Gone(1, gone.REMOVED, 7).run_id == ""
     assert gone.cleared(12) == "cleared:12"

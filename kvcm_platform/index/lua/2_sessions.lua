@@ -325,7 +325,8 @@ register('kvcm_park', function(keys, args)
   return {'OK'}
 end)
 
--- kvcm_fail: ends an OPEN session with all blocks failed ('x' in its mask: nobody finished it): past its deadline, or at once when ARGV[3] = '1'.
+-- kvcm_fail: ends an OPEN session with all blocks failed ('x' in its mask: nobody finished it): past its deadline, or at
+-- once when ARGV[3] = '1'.
 -- Returns as kvcm_finish; {'AGAIN'} while there are keys neither inserted nor parked, and they were not given up.
 register('kvcm_fail', function(keys, args)
   local base, sid = keys[1], args[2]

@@ -29,8 +29,8 @@ def left(index: redis.Redis, model: InstanceEntry) -> None:
     stream = keyspace.gone(keyspace.instance(model.number, 0))
     for reason, keys in (
         (gone.trimmed("t1"), [1, 2]),
-        (gone.reclaimed(RUN), [FAR, 1]),
-        (gone.reclaimed("00000000000000ff"), [3]),
+        (f"reclaim:{RUN}", [FAR, 1]),
+        ("reclaim:00000000000000ff", [3]),
         (gone.cleared(1), [4]),
         (gone.REMOVED, [5]),
     ):
