@@ -11,7 +11,7 @@ from apps.capacity.models import ReclaimTotal
 from apps.capacity.selectors import OpenRuns, open_runs, run_totals
 from apps.common.redis_client import index_client
 from kvcm_platform.index import reclaim_desk
-from kvcm_platform.index.reclaim_desk import ReclaimTrouble
+from kvcm_platform.index.reclaim_book import Trouble
 
 _TEXTS = {
     "runs": "Reclaim runs that are over",
@@ -35,7 +35,7 @@ class _Reclaim(Collector):
         self,
         totals: Sequence[ReclaimTotal],
         opened: Sequence[OpenRuns],
-        troubles: Mapping[str, ReclaimTrouble],
+        troubles: Mapping[str, Trouble],
     ) -> None:
         self._totals = totals
         self._opened = opened

@@ -10,7 +10,7 @@ from django.db.models import Count, F, QuerySet
 from apps.common.actor import Actor
 from apps.instances.models import GroupQuota, Instance, InstanceGroup
 from apps.storages.selectors import candidates_of
-from kvcm_platform.core.errors import Code, DomainError
+from kvcm_platform.core.errors import Code, DomainError, invalid
 from kvcm_platform.core.registry import GroupEntry, InstanceEntry, group_from_dict
 from kvcm_platform.core.types import StorageType
 from kvcm_platform.core.validation.groups import GroupSettings
@@ -133,3 +133,19 @@ def instance_entries() -> list[InstanceEntry]:
     """All instances as the data plane sees them."""
     rows = Instance.objects.select_related("group").order_by("instance_id")
     return [instance.entry() for instance in rows]
+
+
+def group_meant(*, acting: Actor, group: str, instance_id: str) -> str:
+    """The group of a request that names it, or one of its instances, or both.
+
+    Raises NOT_FOUND, INSTANCE_NOT_EXIST, INVALID_ARGUMENT.
+    """
+    if instance_id:
+        own = instance_get(acting=acting, instance_id=instance_id).group.name
+        if group not in ("", own):
+            raise invalid("instance_group", f"instance {instance_id} is not of group {group}")
+        group = own
+    elif not group:
+        raise invalid("instance_group", "an instance group or an instance is required")
+    group_get(acting=acting, name=group)
+    return group

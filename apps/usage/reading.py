@@ -6,7 +6,6 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-import msgpack
 import redis
 
 from apps.usage.choices import Kind, SeriesKey
@@ -16,6 +15,7 @@ from kvcm_platform.core.reclaim.marks import Mark, mark_of, storage_mark
 from kvcm_platform.core.registry import GroupEntry, Registry, StorageEntry
 from kvcm_platform.core.types import STORAGE_TYPE_BY_WIRE, StorageType
 from kvcm_platform.index import keyspace
+from kvcm_platform.index.stats import parse_vector
 from kvcm_platform.index.storage_refs import number_of, type_of
 
 _WRITING, _SERVING, _PENDING, _BLOCKS = range(4)
@@ -63,14 +63,11 @@ def _reading(totals: Mapping[bytes, bytes], vectors: Mapping[bytes, bytes]) -> G
             reading.reserved_by_type[kind] = reserved
     for shard, raw in vectors.items():
         instance = int(shard.partition(b":")[0])
-        _, _, sizes, blocks = msgpack.unpackb(raw)
-        for where, size in sizes.items():
-            ref, _, state = where.partition(":")
-            _add(reading, int(ref), instance, _STATES[state], int(size))
-        for where, count in blocks.items():
-            ref, _, state = where.partition(":")
-            if state != "p":
-                _add(reading, int(ref), instance, _BLOCKS, int(count))
+        for (ref, state), (size, count) in parse_vector(raw).items():
+            what = _STATES[state]
+            _add(reading, ref, instance, what, size)
+            if what != _PENDING:
+                _add(reading, ref, instance, _BLOCKS, count)
     return reading
 
 

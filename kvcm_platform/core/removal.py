@@ -32,9 +32,9 @@ def trim_span(strategy: int, begin_ms: int, end_ms: int | None, now_ms: int) -> 
             raise invalid("strategy", f"{strategy} is not a trim strategy")
 
 
-def delete_delay_ms(group: GroupEntry) -> int:
-    """From a removal to the deletion of the bytes."""
-    return max(group.reclaim.delay_before_delete_ms, MIN_DELETE_DELAY_MS)
+def delete_delay_ms(group: GroupEntry | None) -> int:
+    """From a removal to the deletion of the bytes; None = the group is gone."""
+    return max(group.reclaim.delay_before_delete_ms if group else 0, MIN_DELETE_DELAY_MS)
 
 
 class Removal(UseCases):

@@ -21,7 +21,7 @@ from kvcm_platform.core.errors import Code, DomainError
 from kvcm_platform.core.migration import Direction, obstacle
 from kvcm_platform.core.places import NoRoom
 from kvcm_platform.core.registry import GroupEntry, InstanceEntry, Registry, StorageEntry
-from kvcm_platform.core.removal import MIN_DELETE_DELAY_MS
+from kvcm_platform.core.removal import delete_delay_ms
 from kvcm_platform.core.types import Retention
 from kvcm_platform.duties.copy_bytes import CopyBytes, StorageTroubleError
 from kvcm_platform.index import copying
@@ -284,7 +284,7 @@ class Waves:
             target=target,
             serving=placement.serving(registry, what.group),
             is_move=what.retention is Retention.DELETE_SOURCE,
-            delay_ms=max(what.group.reclaim.delay_before_delete_ms, MIN_DELETE_DELAY_MS),
+            delay_ms=delete_delay_ms(what.group),
             timeout_ms=SESSION_MS,
         )
 

@@ -15,6 +15,7 @@ import structlog
 
 from kvcm_platform.core.damage import Lost, Pulse
 from kvcm_platform.core.registry import GroupEntry, InstanceEntry
+from kvcm_platform.core.removal import delete_delay_ms
 from kvcm_platform.duties.session import IndexSession
 from kvcm_platform.index import damage, keyspace
 from kvcm_platform.index.connection import Fenced
@@ -131,8 +132,7 @@ class DamageCheck:
 
     async def _mend(self, one: _Shard) -> Damage:
         group = self._session.registry.groups.get(one.entry.group)
-        delay_ms = group.reclaim.delay_before_delete_ms if group else 0
-        mending = Mending(self._index, one.entry, one.ref, delay_ms)
+        mending = Mending(self._index, one.entry, one.ref, delete_delay_ms(group))
         found = Damage(f"Instance {one.name}", one.entry.group, tuple(sorted(one.lost)), time.time())
         try:
             await mending.run(one.sequence)
@@ -151,7 +151,7 @@ class DamageCheck:
             used,
             vectors,
             has_limits,
-            insert_bys,
+            deadlines,
             reservations,
         ) = await self._index.connection.pipeline(
             [
@@ -167,7 +167,7 @@ class DamageCheck:
         if not has_limits:
             await call("FCALL", "kvcm_limits", *limits_command(group, group.version)[2:])
             lost.add(Lost.LIMITS)
-        if insert_bys != reservations and await call("FCALL", "kvcm_mend_reservations", 1, base):
+        if deadlines != reservations and await call("FCALL", "kvcm_mend_reservations", 1, base):
             lost.add(Lost.RESERVATIONS)
         is_changed = await call("FCALL", "kvcm_retotal", 1, base)
         if is_changed and ((vectors and not has_totals) or (not vectors and int(used or 0) > 0)):

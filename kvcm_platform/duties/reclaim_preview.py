@@ -11,7 +11,7 @@ from typing import Any
 from kvcm_platform.core.reclaim.marks import Demand, demands
 from kvcm_platform.core.reclaim.order import Chain, Pick, RunView
 from kvcm_platform.core.reclaim.plan import Goal, Source, make_plan
-from kvcm_platform.core.reclaim.runs import ReclaimRequest
+from kvcm_platform.core.reclaim.runs import ReclaimRequest, share_add
 from kvcm_platform.core.registry import GroupEntry, InstanceEntry, Registry
 from kvcm_platform.core.types import ReclaimPolicy
 from kvcm_platform.duties.reclaim_choice import PLAN_BLOCKS, Choice, Target
@@ -213,8 +213,8 @@ class _Preview:
         storages = self._registry.storage_by_number()
         names = {number: storage.name for number, storage in storages.items()}
         for (instance, number), (blocks, size) in self._amounts.items():
-            _add(found.by_instance, instances[instance], blocks, size)
-            _add(found.by_storage, names.get(number, f"#{number}"), blocks, size)
+            share_add(found.by_instance, instances[instance], blocks, size)
+            share_add(found.by_storage, names.get(number, f"#{number}"), blocks, size)
             found.planned_blocks += blocks
             found.planned_bytes += size
         found.used_after_bytes = max(0, found.used_before_bytes - found.planned_bytes)
@@ -271,9 +271,3 @@ class _Preview:
 
 def _key(run: RunView) -> _RunKey:
     return run.instance, run.shard, run.name
-
-
-def _add(amounts: dict[str, list[int]], name: str, blocks: int, size: int) -> None:
-    two = amounts.setdefault(name, [0, 0])
-    two[0] += blocks
-    two[1] += size

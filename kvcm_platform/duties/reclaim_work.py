@@ -5,16 +5,15 @@ from __future__ import annotations
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import structlog
 
 from kvcm_platform.core.reclaim.open_run import OpenRun
 from kvcm_platform.core.reclaim.order import Pick
 from kvcm_platform.core.reclaim.plan import Plan
-from kvcm_platform.core.reclaim.runs import RunState, Stop
+from kvcm_platform.core.reclaim.runs import RunState, Stop, share_add
 from kvcm_platform.core.registry import GroupEntry, InstanceEntry, Registry
-from kvcm_platform.core.removal import MIN_DELETE_DELAY_MS
+from kvcm_platform.core.removal import delete_delay_ms
 from kvcm_platform.duties.reclaim_choice import PLAN_BLOCKS, Choice, Target
 from kvcm_platform.duties.reclaim_hold import Hold
 from kvcm_platform.index import served
@@ -49,7 +48,7 @@ class GroupPlace:
 
     @property
     def delay_ms(self) -> int:
-        return max(self.group.reclaim.delay_before_delete_ms, MIN_DELETE_DELAY_MS)
+        return delete_delay_ms(self.group)
 
 
 class RunWork:
@@ -199,11 +198,11 @@ class RunWork:
         report = self.run.report
         report.chosen_blocks += evicted.blocks
         report.chosen_bytes += evicted.size
-        _add(report.by_instance, entry.instance_id, evicted.blocks, evicted.size)
-        _add(self.run.numbers, entry.number, evicted.blocks, evicted.size)
+        share_add(report.by_instance, entry.instance_id, evicted.blocks, evicted.size)
+        share_add(self.run.numbers, entry.number, evicted.blocks, evicted.size)
         for number, (blocks, size) in evicted.by_number.items():
             storage = self._storages.get(number)
-            _add(report.by_storage, storage.name if storage else f"#{number}", blocks, size)
+            share_add(report.by_storage, storage.name if storage else f"#{number}", blocks, size)
             if storage is not None and storage.name in self.run.storages:
                 self.run.storages[storage.name] -= size
         ticks = [one.run.tick_ms for one in picks if one.run.name not in evicted.used_meanwhile]
@@ -211,17 +210,10 @@ class RunWork:
             report.oldest_use_ms = min(report.oldest_use_ms or ticks[0], *ticks)
             report.newest_use_ms = max(report.newest_use_ms, *ticks)
 
-    async def end(self, stop: Stop, used_after: int, detail: str = "") -> None:
+    async def end(self, stop: Stop, used_after: int) -> None:
         """It chooses no more; what it marked waits for its deletion."""
         report = self.run.report
         report.state, report.stop = RunState.DELETING, stop.value
         report.marked_ms, report.used_after_bytes = self._index.now_ms(), used_after
-        report.detail = detail or report.detail
         await self._place.book.settle(self.run)
         await self._place.book.report(report)
-
-
-def _add(amounts: dict[Any, list[int]], name: Any, blocks: int, size: int) -> None:
-    two = amounts.setdefault(name, [0, 0])
-    two[0] += blocks
-    two[1] += size

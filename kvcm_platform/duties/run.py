@@ -16,7 +16,7 @@ import structlog
 
 from kvcm_platform.core.deletion import DeletionReport
 from kvcm_platform.core.registry import InstanceEntry
-from kvcm_platform.core.removal import MIN_DELETE_DELAY_MS
+from kvcm_platform.core.removal import delete_delay_ms
 from kvcm_platform.duties.clearing import Clearing
 from kvcm_platform.duties.damage import DamageCheck
 from kvcm_platform.duties.deletions import Deletions
@@ -196,8 +196,7 @@ class DutyRun:
 
     async def _clear(self, entry: InstanceEntry) -> int:
         group = self._session.registry.groups.get(entry.group)
-        delay = max(group.reclaim.delay_before_delete_ms if group else 0, MIN_DELETE_DELAY_MS)
-        is_gone = await leaving.clear(self._index, entry, delay, SWEEP_SECONDS)
+        is_gone = await leaving.clear(self._index, entry, delete_delay_ms(group), SWEEP_SECONDS)
         self.report.cleared += is_gone
         return is_gone
 

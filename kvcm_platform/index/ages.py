@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from kvcm_platform.core.reclaim.order import TICK
 from kvcm_platform.core.registry import InstanceEntry
 
 from . import codec, keyspace
@@ -21,7 +22,6 @@ PAGE = 256
 """Runs a look."""
 CURSOR_MS = 600_000
 """After so long a shard is gone through from its coldest run again: what failed is tried once more."""
-_TICK = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,11 +36,11 @@ class Run:
     @property
     def tick_ms(self) -> int:
         """When it was last used."""
-        return self.score // _TICK
+        return self.score // TICK
 
     @property
     def depth(self) -> int:
-        return _TICK - 1 - self.score % _TICK
+        return TICK - 1 - self.score % TICK
 
 
 @dataclass(frozen=True, slots=True)

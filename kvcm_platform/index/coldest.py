@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from kvcm_platform.core.reclaim.order import Chain, Chains, RunView
+from kvcm_platform.core.reclaim.order import TICK, Chain, Chains, RunView
 from kvcm_platform.core.registry import InstanceEntry
 
 from . import keyspace, uses
@@ -136,7 +136,7 @@ class ColdestWalk:
                 heapq.heappush(heap, (order.waiting[0].score, number))
         while heap:
             score, number = heapq.heappop(heap)
-            if self._idle_before_ms is not None and score >= (self._idle_before_ms + 1) << 12:
+            if self._idle_before_ms is not None and score >= (self._idle_before_ms + 1) * TICK:
                 return
             order = self._orders[number]
             yield order.waiting.popleft()

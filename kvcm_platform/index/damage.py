@@ -16,7 +16,6 @@ import redis
 
 from kvcm_platform.core.damage import Pulse
 from kvcm_platform.core.registry import InstanceEntry
-from kvcm_platform.core.removal import MIN_DELETE_DELAY_MS
 from kvcm_platform.core.types import LocationStatus
 
 from . import codec, keyspace
@@ -119,7 +118,7 @@ class Mending:
         self._index = index
         self._entry = entry
         self._shard = shard
-        self._delay_ms = max(delay_ms, MIN_DELETE_DELAY_MS)
+        self._delay_ms = delay_ms
         self._sessions: set[str] = set()
         self.blocks_lost = 0
 

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
-
-import msgpack
 
 from kvcm_platform.core.migration import Usage
 from kvcm_platform.core.reclaim.marks import ReclaimUsage
 from kvcm_platform.core.types import STORAGE_TYPE_BY_WIRE, StorageType
 
 from . import keyspace
+from .stats import parse_vector
 from .storage_refs import number_of
 
 if TYPE_CHECKING:
@@ -26,17 +25,10 @@ async def live_usage(connection: Connection, groups: Iterable[int]) -> Usage:
     found: dict[tuple[int, int], int] = defaultdict(int)
     for group in groups:
         for raw in await connection.call("HVALS", keyspace.group_vectors(keyspace.group(group))):
-            for number, size in _live(msgpack.unpackb(raw)[2]):
-                found[group, number] += size
+            for (ref, state), (size, _) in parse_vector(raw).items():
+                if state != _PENDING:
+                    found[group, number_of(ref)] += size
     return Usage(dict(found))
-
-
-def _live(amounts: dict[str, int]) -> Iterator[tuple[int, int]]:
-    """(storage number, amount) of what is not pending in one part of a vector."""
-    for where, amount in amounts.items():
-        ref, _, state = where.partition(":")
-        if state != _PENDING:
-            yield number_of(int(ref)), amount
 
 
 async def read_usage(connection: Connection, groups: Iterable[int]) -> ReclaimUsage:
@@ -61,11 +53,14 @@ async def read_usage(connection: Connection, groups: Iterable[int]) -> ReclaimUs
                 reserved_by_type[group, STORAGE_TYPE_BY_WIRE[int(name[2:])]] = int(amount)
         shards: dict[str, tuple[int, int]] = {}
         for name, raw in zip(vectors[::2], vectors[1::2], strict=True):
-            _, _, sizes, blocks = msgpack.unpackb(raw)
-            for number, size in _live(sizes):
-                bytes_of[group, number] += size
-            live = sum(amount for _, amount in _live(blocks))
-            shards[name.decode()] = (live, sum(blocks.values()) - live)
+            live = pending = 0
+            for (ref, state), (size, count) in parse_vector(raw).items():
+                if state == _PENDING:
+                    pending += count
+                else:
+                    live += count
+                    bytes_of[group, number_of(ref)] += size
+            shards[name.decode()] = (live, pending)
         for instance, count in (await _keys(connection, shards)).items():
             blocks_of[group, instance] = count
     return ReclaimUsage(dict(bytes_of), reserved, reserved_by_type, dict(blocks_of))

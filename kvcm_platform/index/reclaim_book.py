@@ -29,26 +29,33 @@ REPORTS = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Trouble:
-    """Why nothing can be reclaimed of a group, or of some of its runs; `since` in unix ms."""
+    """Why nothing, or not everything, can be reclaimed of a group."""
 
     since_ms: int
     reason: str
     runs: tuple[tuple[int, int, str, int], ...] = ()
     """Runs that cannot be read: instance number, shard, name in hex, score."""
 
+    @property
+    def since(self) -> float:
+        """In unix seconds."""
+        return self.since_ms / 1000
+
     def dumps(self) -> str:
         return json.dumps({"since": self.since_ms, "reason": self.reason, "runs": self.runs})
 
     @classmethod
     def loads(cls, raw: bytes) -> Trouble:
+        """Raises ValueError, KeyError, TypeError for what is none."""
         data = json.loads(raw)
+        since_ms, reason = int(data["since"]), str(data["reason"])
         runs = tuple((int(a), int(b), str(c), int(d)) for a, b, c, d in data.get("runs", ()))
-        return cls(data["since"], data["reason"], runs)
+        return cls(since_ms, reason, runs)
 
 
 @dataclass(slots=True)
 class Book:
-    """One reading of it. `refused` and `last` are by group number."""
+    """One reading of it."""
 
     cancels: set[str] = field(default_factory=set)
     requests: dict[str, ReclaimRequest] = field(default_factory=dict)

@@ -6,10 +6,9 @@ Everything here is on the platform's own Redis. The reclaimers' side is `kvcm_pl
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Collection
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 
 import redis
 import structlog
@@ -18,6 +17,8 @@ from kvcm_platform.core.reclaim.open_run import OpenRun
 from kvcm_platform.core.reclaim.runs import ReclaimRequest, RunReport
 
 from . import keyspace
+from .reclaim_book import Trouble
+from .reclaim_book import trouble as trouble_now
 
 log = structlog.get_logger(__name__)
 
@@ -25,25 +26,15 @@ START = "0-0"
 """Before every entry of a stream."""
 
 
-@dataclass(frozen=True, slots=True)
-class ReclaimTrouble:
-    """Why nothing, or not everything, can be reclaimed of a group. `since` = unix seconds."""
-
-    since: float
-    reason: str
-
-
-def troubles(client: redis.Redis) -> dict[str, ReclaimTrouble]:
+def troubles(client: redis.Redis) -> dict[str, Trouble]:
     """By the name of the group; what cannot be read is one without a reason. Raises redis.RedisError."""
     found = {}
     for name, raw in client.hgetall(keyspace.RECLAIM_TROUBLES).items():
         try:
-            entry = json.loads(raw)
-            trouble = ReclaimTrouble(entry["since"] / 1000, str(entry["reason"]))
+            found[name.decode()] = Trouble.loads(raw)
         except (KeyError, TypeError, ValueError) as error:
             log.error("a trouble of reclaim cannot be read", group=name.decode(), reason=repr(error))
-            trouble = ReclaimTrouble(time.time(), "the reason was noted in a way that cannot be read")
-        found[name.decode()] = trouble
+            found[name.decode()] = trouble_now("the reason was noted in a way that cannot be read")
     return found
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import msgpack
 import redis
 
 from kvcm_platform.core.registry import InstanceEntry
@@ -89,6 +90,16 @@ def parse_usage(fields: Mapping[bytes, bytes]) -> dict[tuple[int, str], tuple[in
             _, ref, state = name.decode().split(":")
             found[int(ref), state][name[:2] == b"n:"] = int(value)
     return {where: (amounts[0], amounts[1]) for where, amounts in found.items()}
+
+
+def parse_vector(raw: bytes) -> dict[tuple[int, str], tuple[int, int]]:
+    """The same out of what a shard pushed to its group (lua/4_groups.lua)."""
+    _, _, sizes, blocks = msgpack.unpackb(raw)
+    found = {}
+    for where in sizes.keys() | blocks.keys():
+        ref, _, state = where.partition(":")
+        found[int(ref), state] = (int(sizes.get(where, 0)), int(blocks.get(where, 0)))
+    return found
 
 
 def group_usages(client: redis.Redis, numbers: Iterable[int]) -> dict[int, GroupUsage]:

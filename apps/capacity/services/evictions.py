@@ -16,7 +16,6 @@ from kvcm_platform.core.values import named
 from kvcm_platform.index import gone
 
 SHOWN = 100
-SHOWN_AT_MOST = 500
 _SENTENCES = {
     "reclaim": "Evicted by reclaim run {what}",
     "remove": "Removed on request",
@@ -50,8 +49,8 @@ def departures(*, acting: Actor, instance_id: str, key: str = "", at_most: int =
     Raises INSTANCE_NOT_EXIST, INVALID_ARGUMENT, redis.RedisError.
     """
     entry = instance_get(acting=acting, instance_id=instance_id).entry()
-    if not 1 <= at_most <= SHOWN_AT_MOST:
-        raise invalid("at_most", f"must be within 1..{SHOWN_AT_MOST}")
+    if not 1 <= at_most <= gone.MOST:
+        raise invalid("at_most", f"must be within 1..{gone.MOST}")
     client = blocks_client()
     if key:
         found = gone.gone_of(client, entry, _block_key(entry, key), at_most)

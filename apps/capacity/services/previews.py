@@ -20,8 +20,6 @@ from kvcm_platform.core.validation.groups import GroupSettings, check_group
 from kvcm_platform.duties.reclaim_preview import ReclaimPreview, reclaim_preview
 from kvcm_platform.duties.session import IndexSession, index_session
 
-PREVIEW_SECONDS = 5.0
-
 
 @dataclass(frozen=True, slots=True)
 class Foreseen:
@@ -61,7 +59,7 @@ async def _foresee(
             raise DomainError(Code.NOT_READY, f"group {name} is not published yet")
         _require_reachable(session, published, wish.instance_id if wish else "")
         group = changed(published)
-        found = await reclaim_preview(session, group, wish, seconds=PREVIEW_SECONDS)
+        found = await reclaim_preview(session, group, wish)
         sentence = _of_request(group, wish, found) if wish else _of_change(published, group, found)
         return Foreseen(name, sentence, found)
 

@@ -17,7 +17,7 @@ from apps.capacity.selectors import run_get
 from apps.common.actor import Actor
 from apps.common.queue import RECLAIM_TASK, enqueue
 from apps.common.redis_client import index_client
-from apps.instances.selectors import group_get, instance_get
+from apps.instances.selectors import group_meant
 from apps.storages.selectors import storage_names
 from kvcm_platform.core.errors import Code, DomainError, invalid
 from kvcm_platform.core.reclaim.runs import ReclaimRequest, RunState, Stop, Trigger
@@ -35,14 +35,8 @@ def request_check(*, acting: Actor, wish: ReclaimRequest) -> ReclaimRequest:
 
     Raises NOT_FOUND, INSTANCE_NOT_EXIST, INVALID_ARGUMENT.
     """
-    if wish.instance_id:
-        row = instance_get(acting=acting, instance_id=wish.instance_id)
-        if wish.group not in ("", row.group.name):
-            raise invalid("instance_group", f"instance {wish.instance_id} is not of group {wish.group}")
-        wish = replace(wish, group=row.group.name)
-    elif not wish.group:
-        raise invalid("instance_group", "an instance group or an instance is required")
-    group_get(acting=acting, name=wish.group)
+    group = group_meant(acting=acting, group=wish.group, instance_id=wish.instance_id)
+    wish = replace(wish, group=group)
     if wish.storage and wish.storage not in storage_names():
         raise invalid("storage", f"storage {wish.storage} does not exist")
     number("bytes", wish.bytes, 0, INT64)

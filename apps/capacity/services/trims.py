@@ -19,10 +19,10 @@ from kvcm_platform.core.registry import InstanceEntry
 from kvcm_platform.core.removal import delete_delay_ms, trim_span
 from kvcm_platform.core.sizes import sized
 from kvcm_platform.core.types import TrimStrategy
+from kvcm_platform.duties.reclaim_preview import PREVIEW_SECONDS
 from kvcm_platform.duties.session import IndexSession, index_session
 from kvcm_platform.index import trims
 
-PREVIEW_SECONDS = 5.0
 INLINE_SECONDS = 2.0
 """What a trim does before its caller has an answer; the duties do the rest."""
 

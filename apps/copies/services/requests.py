@@ -15,7 +15,7 @@ from apps.common.queue import COPIES_TASK, enqueue
 from apps.copies.choices import OPEN_STATES, RunState
 from apps.copies.models import CopyRun
 from apps.copies.selectors import run_get
-from apps.instances.selectors import group_get, instance_get
+from apps.instances.selectors import group_get, group_meant
 from apps.storages.selectors import storage_names
 from kvcm_platform.core.errors import Code, DomainError, invalid
 from kvcm_platform.core.migration import CopyRequest, Direction
@@ -32,14 +32,8 @@ def request_check(*, acting: Actor, wish: CopyRequest) -> CopyRequest:
 
     Raises NOT_FOUND, INSTANCE_NOT_EXIST, INVALID_ARGUMENT.
     """
-    if wish.instance_id:
-        row = instance_get(acting=acting, instance_id=wish.instance_id)
-        if wish.group not in ("", row.group.name):
-            raise invalid("instance_group", f"instance {wish.instance_id} is not of group {wish.group}")
-        wish = replace(wish, group=row.group.name)
-    elif not wish.group:
-        raise invalid("instance_group", "an instance group or an instance is required")
-    group_get(acting=acting, name=wish.group)
+    group = group_meant(acting=acting, group=wish.group, instance_id=wish.instance_id)
+    wish = replace(wish, group=group)
     check_way("", wish.source, wish.target)
     known = storage_names()
     for name, value in (("source", wish.source), ("target", wish.target)):

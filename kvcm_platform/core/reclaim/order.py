@@ -12,6 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 TICK = 4096
+"""A score is the ms of the last use in these steps, and within one what is left of the depth."""
 _ORDINAL = 0xFFF
 
 

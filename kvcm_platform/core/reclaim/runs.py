@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
-from typing import Any
+from typing import Any, TypeVar
+
+K = TypeVar("K")
 
 
 class Trigger(StrEnum):
@@ -53,7 +55,9 @@ class Stop(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ReclaimRequest:
-    """What somebody asked for. Exactly one of the amounts is set; none = down to the low marks."""
+    """What somebody asked for. One of the amounts at most; none = down to the low marks, or with
+    `idle_seconds` whatever was not used for so long.
+    """
 
     id: str
     group: str
@@ -64,15 +68,22 @@ class ReclaimRequest:
     bytes: int = 0
     blocks: int = 0
     percent: float = 0.0
-    """Of what could be evicted within the scope, in bytes: above 0, at most 100."""
+    """Of the bytes that could be evicted within the scope, at most 100; 0 = unset."""
     idle_seconds: int = 0
-    """Only blocks that were not used for so long; with an amount as well, or alone = all of them."""
+    """Only blocks that were not used for so long."""
     by: str = ""
     """Who asked, for the record."""
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> ReclaimRequest:
         return cls(**data)
+
+
+def share_add(shares: dict[K, list[int]], name: K, blocks: int, size: int) -> None:
+    """Adds to one of several [blocks, bytes]."""
+    two = shares.setdefault(name, [0, 0])
+    two[0] += blocks
+    two[1] += size
 
 
 @dataclass(slots=True)
