@@ -55,10 +55,10 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class AgeClass:
-    """Blocks that may go and were last used between so many seconds ago; `idle_to_s` None = no end."""
+    """Blocks that may go and were last used between so many seconds ago; `idle_to_seconds` None = no end."""
 
-    idle_from_s: int
-    idle_to_s: int | None
+    idle_from_seconds: int
+    idle_to_seconds: int | None
     blocks: int
     bytes: int
 

@@ -63,9 +63,9 @@ async def test_the_histogram_holds_everything_that_may_go(plane):
     await plane.write(list(range(200, 207)))
     await plane.start([300])
     found = await look(plane)
-    classes = {one.idle_from_s: (one.blocks, one.bytes) for one in found.age_histogram}
+    classes = {one.idle_from_seconds: (one.blocks, one.bytes) for one in found.age_histogram}
     assert tuple(classes) == HISTOGRAM_SECONDS
-    assert [one.idle_to_s for one in found.age_histogram] == [*HISTOGRAM_SECONDS[1:], None]
+    assert [one.idle_to_seconds for one in found.age_histogram] == [*HISTOGRAM_SECONDS[1:], None]
     assert classes[0] == (7, 7 * KIB), "those being written may not go"
     assert classes[30 * 86400] == (90, 90 * KIB)
     assert sum(blocks for blocks, _ in classes.values()) == found.evictable_blocks == 97

@@ -67,8 +67,8 @@ class CandidateOutput(serializers.Serializer):
 class AgeOutput(serializers.Serializer):
     """What may go and was last used between so many seconds ago; null = no end."""
 
-    idle_from_s = serializers.IntegerField()
-    idle_to_s = serializers.IntegerField(allow_null=True)
+    idle_from_seconds = serializers.IntegerField()
+    idle_to_seconds = serializers.IntegerField(allow_null=True)
     blocks = serializers.IntegerField()
     bytes = serializers.IntegerField()
 

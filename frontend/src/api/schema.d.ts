@@ -1072,8 +1072,8 @@ export interface components {
         };
         /** @description What may go and was last used between so many seconds ago; null = no end. */
         AgeOutput: {
-            idle_from_s: number;
-            idle_to_s: number | null;
+            idle_from_seconds: number;
+            idle_to_seconds: number | null;
             blocks: number;
             bytes: number;
         };

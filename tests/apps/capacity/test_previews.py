@@ -54,7 +54,7 @@ def test_what_a_request_would_take(
     assert shown["sentence"] == "100 KiB (50 blocks) of group chat would go, of 200 KiB that may."
     ages = shown["age_histogram"]
     assert sum(one["blocks"] for one in ages) == 100
-    assert (ages[0]["idle_from_s"], ages[-1]["idle_to_s"]) == (0, None)
+    assert (ages[0]["idle_from_seconds"], ages[-1]["idle_to_seconds"]) == (0, None)
     first = shown["candidates"][0]
     assert (first["instance_id"], first["storage"]) == ("model-a", "nfs_a")
     assert isinstance(first["key"], str) and first["idle_seconds"] >= 0
