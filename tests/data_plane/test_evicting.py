@@ -55,6 +55,16 @@ async def test_evicted_blocks_are_misses_at_once_and_free_their_space_when_due(p
     assert len((await plane.write(KEYS)).locations) == len(KEYS)
 
 
+async def test_a_run_that_is_named_again_gives_further_blocks(plane):
+    """A plan with parts by instance comes back to a run that it took some blocks of."""
+    await plane.write(KEYS)
+    runs = await coldest(plane)
+    evicted = await evict_runs(plane, [(run, most) for run in runs for most in (1, 2, 16)])
+    assert (evicted.blocks, evicted.size) == (len(KEYS), len(KEYS) * SIZE)
+    assert await account(plane) == RunAccount(len(KEYS), len(KEYS) * SIZE)
+    assert (await plane.recount()).drift == {}
+
+
 async def test_a_run_goes_from_its_tail(plane):
     await plane.write(KEYS[:16])
     runs = await coldest(plane)

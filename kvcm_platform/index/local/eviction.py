@@ -94,7 +94,13 @@ def evict(call: Call, args: Sequence[bytes]) -> list[object]:
     poisoned: list[bytes] = []
     looked: list[tuple[_Wish, list[bytes]]] = []
     done = read = 0
+    seen: set[bytes] = set()
     for done, (wish, blob, score) in enumerate(_runs(call, list(_wishes(args))), 1):
+        if wish.name in seen:
+            # Nothing is marked yet: it would give the same blocks a second time.
+            done -= 1
+            break
+        seen.add(wish.name)
         if blob is None or score is None:
             continue
         if score > wish.highest:

@@ -57,9 +57,12 @@ register('kvcm_evict', function(keys, args)
   local names = {}
   for i = 6, #args, 3 do names[#names + 1] = args[i] end
   local blobs, scores = call('HMGET', base .. ':n', unpack(names)), call('ZMSCORE', base .. ':r', unpack(names))
-  local used, poisoned, fields, looked, done = {}, {}, {}, {}, 0
+  local used, poisoned, fields, looked, seen, done = {}, {}, {}, {}, {}, 0
   for i, name in ipairs(names) do
     local blob = blobs[i]
+    -- Nothing is marked yet: a run that comes again would give the same blocks a second time.
+    if seen[name] then break end
+    seen[name] = true
     if blob and scores[i] then
       if tonumber(scores[i]) > tonumber(args[i * 3 + 4]) then
         used[#used + 1] = name
