@@ -194,6 +194,7 @@ class Round:
             async with reclaim_hold(self._index, task.group.number) as hold:
                 if hold is None:
                     return True
+                await self._refresh(task)
                 place = GroupPlace(
                     *(self._session.registry, task.group, task.instances, hold, self._book),
                     deadline=min(self._deadline, time.monotonic() + SLICE_SECONDS),
@@ -205,6 +206,13 @@ class Round:
             log.exception("a group's blocks cannot be reclaimed", group=task.group.name)
             await self._troubles.failed(task.group.name, error)
         return True
+
+    async def _refresh(self, task: GroupTask) -> None:
+        """The group's runs and requests as whoever had the lease before has left them."""
+        group = task.group
+        await self._book.refresh(self._known, group.number, group.name)
+        task.runs = [run for run in self._known.open.values() if run.group_number == group.number]
+        task.requests = [one for one in task.requests if one.id in self._known.requests]
 
     async def _reclaim(self, place: GroupPlace, task: GroupTask) -> bool:
         group, index = task.group, place.hold.index

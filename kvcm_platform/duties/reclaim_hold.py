@@ -39,9 +39,9 @@ class Hold:
         self._owner = owner
         self._kept_at = time.monotonic()
 
-    async def keep(self) -> None:
+    async def keep(self, *, now: bool = False) -> None:
         """Renews the lease when it is time. Raises Fenced when it is another's by now, redis.RedisError."""
-        if time.monotonic() - self._kept_at < KEEP_SECONDS:
+        if not now and time.monotonic() - self._kept_at < KEEP_SECONDS:
             return
         if not await lease_keep(self.index, self._lease, self._owner):
             raise Fenced("the lease of the group's reclaim ran out")

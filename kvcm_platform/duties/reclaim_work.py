@@ -120,6 +120,8 @@ class RunWork:
         """Puts the run on record before its first block is marked."""
         if self.is_begun:
             return
+        # Planning may have taken long: what another holder has put on record must not be written over.
+        await self._place.hold.keep(now=True)
         self.is_begun = True
         self.run.report.began_ms = self._index.now_ms()
         await self.tell()

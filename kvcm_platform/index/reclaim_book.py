@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 import structlog
 
-from kvcm_platform.core.reclaim.open_run import REQUEST, OpenRun
+from kvcm_platform.core.reclaim.open_run import MARKS, REQUEST, TTL, OpenRun
 from kvcm_platform.core.reclaim.runs import ReclaimRequest, RunReport
 
 from . import keyspace
@@ -112,6 +113,44 @@ class ReclaimBook:
             await self._call("HDEL", keyspace.RECLAIM_REQUESTS, run_id)
             del book.requests[run_id]
         return book
+
+    async def refresh(self, book: Book, group_number: int, group: str) -> None:
+        """What `book` says of a group is as of now: whoever had its lease a moment ago may have begun runs,
+        gone on with them, and ended them. Raises redis.RedisError.
+        """
+        runs = [*book.open.values(), *book.settling.values()]
+        known = {run.report.id for run in runs if run.group_number == group_number}
+        asked = [name for name, request in book.requests.items() if request.group == group]
+        places = [f"{group_number}:{name}" for name in (MARKS, TTL, *sorted(known), *asked)]
+        opened = await self._runs(keyspace.RECLAIM_OPEN, places)
+        settling = await self._runs(keyspace.RECLAIM_SETTLING, sorted(known | set(opened)))
+        for run_id in known:
+            book.open.pop(run_id, None)
+            book.settling.pop(run_id, None)
+        book.settling.update(settling)
+        for run_id, run in opened.items():
+            if run_id in settling:
+                await self._call("HDEL", keyspace.RECLAIM_OPEN, _place(run))
+            else:
+                book.open[run_id] = run
+        if asked:
+            left = await self._call("HMGET", keyspace.RECLAIM_REQUESTS, *asked)
+            for name, raw in zip(asked, left, strict=True):
+                if raw is None or name in opened:
+                    book.requests.pop(name, None)
+        kinds = [last_name(group_number, kind) for kind in (MARKS, TTL)]
+        for name, at in zip(kinds, await self._call("HMGET", keyspace.RECLAIM_LAST, *kinds), strict=True):
+            book.last[name] = int(at or 0)
+
+    async def _runs(self, key: str, names: Sequence[str]) -> dict[str, OpenRun]:
+        """By run id; what cannot be read is taken out by the next reading of all."""
+        found = {}
+        for raw in await self._call("HMGET", key, *names) if names else ():
+            with suppress(ValueError):
+                if raw is not None:
+                    run = OpenRun.loads(raw)
+                    found[run.report.id] = run
+        return found
 
     async def _cancels(self) -> set[str]:
         found: set[str] = set()

@@ -12,6 +12,7 @@ from kvcm_platform.duties import reclaim as rounds
 from kvcm_platform.duties import reclaim_hold, reclaim_work
 from kvcm_platform.index import keyspace
 from kvcm_platform.index.codec import pack_keys, unpack_keys
+from kvcm_platform.index.shards import shards_of
 from tests.support.data_plane import DataPlane, group, instance
 from tests.support.reclaims import KIB, age, ask, limited, reclaim, redis_of, reports, served
 
@@ -77,6 +78,43 @@ async def test_whoever_comes_next_goes_on_with_the_run(plane, monkeypatch, calls
     await reclaim(plane)
     (report,) = reports(plane)
     assert (report.state, report.freed_blocks) == (RunState.DONE, 15)
+    assert (await plane.recount()).drift == {}
+
+
+@pytest.mark.parametrize("is_ended", [False, True], ids=["open", "ended"])
+async def test_a_round_goes_on_with_what_began_after_it_had_read_the_book(plane, monkeypatch, is_ended):
+    """Another process held the group meanwhile and died, or brought an open run to its end."""
+    await filled(plane)
+    if is_ended:
+        with monkeypatch.context() as patch, pytest.raises(Died):
+            dying(patch, 2, is_after=True)
+            await reclaim(plane)
+    others = []
+
+    async def guarded(self, task, go=rounds.Round._guarded):
+        if not others:
+            others.append(True)
+            if is_ended:
+                await reclaim(plane)
+            else:
+                with monkeypatch.context() as patch, pytest.raises(Died):
+                    dying(patch, 2, is_after=True)
+                    await reclaim(plane)
+        return await go(self, task)
+
+    monkeypatch.setattr(rounds.Round, "_guarded", guarded)
+    await reclaim(plane)
+    await reclaim(plane)
+    (report,) = reports(plane)
+    assert (report.chosen_blocks, report.chosen_bytes) == (15, 15 * KIB)
+    assert len(await served(plane, KEYS)) == 75
+    plane.make_due()
+    await plane.duties()
+    await reclaim(plane)
+    (report,) = reports(plane)
+    assert (report.state, report.freed_blocks) == (RunState.DONE, 15)
+    shards = shards_of(plane.mirror.current.instances["model-a"])
+    assert not any(plane.client.hgetall(keyspace.evictions(shard.base)) for shard in shards)
     assert (await plane.recount()).drift == {}
 
 
