@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 
 import redis
 import structlog
-from django.db import DatabaseError, close_old_connections
+from django.db import DatabaseError, InterfaceError, close_old_connections
 from django.utils import timezone
 
 from apps.audit.services import event_record
@@ -41,6 +41,8 @@ REPORTS_SECONDS = 1.0
 SAMPLE_SECONDS = 1.0
 WAKE_BLOCK_MS = 200
 COMPLAIN_SECONDS = 10.0
+_AWAY = (redis.RedisError, DatabaseError, InterfaceError, OSError)
+"""Of a store that does not answer."""
 
 
 class Duties:
@@ -85,10 +87,14 @@ class Duties:
             started = loop.time()
             try:
                 await loop.run_in_executor(self._executor, _with_database, work)
-            except (redis.RedisError, DatabaseError, OSError) as error:
+            except Exception as error:
+                # One kind of work that meets what it does not know must not end all others with the process.
                 if loop.time() - complained_at >= COMPLAIN_SECONDS:
                     complained_at = loop.time()
-                    log.warning("background work waits", work=name, error=str(error))
+                    if isinstance(error, _AWAY):
+                        log.warning("background work waits", work=name, error=str(error))
+                    else:
+                        log.exception("background work failed", work=name)
                 await asyncio.sleep(max(seconds, DUTIES_SECONDS))
                 continue
             # Work that has grown long takes half of its thread's time at most.

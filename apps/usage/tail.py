@@ -77,10 +77,27 @@ class FactsTail:
                 entry_id = raw_id.decode()
                 at = min(max(int(entry_id.partition("-")[0]) // 1000, first), last)
                 second = seconds[at]
-                self._add(second, decode(fields), levels_of)
+                try:
+                    self._add(second, decode(fields), levels_of)
+                except (AttributeError, KeyError, TypeError, ValueError) as error:
+                    # Of a process of another version: the history goes on without it.
+                    log.error("an entry of the facts cannot be read", entry=entry_id, reason=repr(error))
                 self._read_id = second.last_id = entry_id
             if len(entries) < _ENTRIES_A_READ:
-                return
+                break
+        if not entries:
+            self._follow_back(client)
+
+    def _follow_back(self, client: redis.Redis) -> None:
+        """Go on from the newest entry where the stream ends before what was read.
+
+        It is another one then, of a server that lost everything and whose clock is behind: its ids would
+        not be later for as long as the clocks differ. What it has may be counted already, so that is left.
+        """
+        newest = client.xrevrange(keyspace.FACTS, count=1)
+        if newest and _parts(newest[0][0].decode()) < _parts(self._read_id):
+            log.warning("the facts begin anew: the index is an earlier one", position=self._read_id)
+            self._read_id = newest[0][0].decode()
 
     def _add(self, second: Second, facts: Facts, levels_of: LevelsOf) -> None:
         for instance_id in facts.instances.keys() | facts.latencies.keys():
@@ -112,6 +129,11 @@ class FactsTail:
             if is_bucket_count(buckets):
                 add_buckets(mine, buckets)
         return amounts
+
+
+def _parts(entry_id: str) -> tuple[int, int]:
+    milliseconds, _, number = entry_id.partition("-")
+    return int(milliseconds), int(number or 0)
 
 
 def _block_bytes(entry: InstanceEntry | None, levels_of: LevelsOf) -> int:

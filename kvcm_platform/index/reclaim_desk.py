@@ -14,7 +14,7 @@ import redis
 import structlog
 
 from kvcm_platform.core.reclaim.open_run import OpenRun
-from kvcm_platform.core.reclaim.runs import ReclaimRequest, RunReport
+from kvcm_platform.core.reclaim.runs import ReclaimRequest, RunReport, checked
 
 from . import keyspace
 from .reclaim_book import Trouble
@@ -49,8 +49,8 @@ def reports_after(client: redis.Redis, position: str, at_most: int) -> list[tupl
 
 def _report(fields: dict[bytes, bytes]) -> RunReport | None:
     try:
-        return RunReport.from_dict(json.loads(fields[b"d"]))
-    except (KeyError, TypeError, ValueError) as error:
+        return checked(RunReport.from_dict(json.loads(fields[b"d"])))
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
         log.error("a report of a reclaim run cannot be read", reason=repr(error))
         return None
 

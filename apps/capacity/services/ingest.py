@@ -121,6 +121,7 @@ def _apply(row: ReclaimRun, report: RunReport) -> None:
     row.policy, row.budget = str(report.policy), str(report.budget)
     if report.request is not None:
         row.request, row.asked_by = report.request, str(report.request.get("by", ""))[:150]
+    row.detail = row.detail.replace("\0", "")
     row.oldest_use_at, row.newest_use_at = _moment(report.oldest_use_ms), _moment(report.newest_use_ms)
     row.began_at, row.marked_at = _moment(report.began_ms), _moment(report.marked_ms)
     row.ended_at = _moment(report.ended_ms)

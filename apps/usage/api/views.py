@@ -31,6 +31,10 @@ from apps.usage.presentation import plan_shown, quota_shown, usage_shown
 from apps.usage.series import series_seen
 from kvcm_platform.core.errors import invalid
 
+_FIRST = int(datetime.min.replace(tzinfo=UTC).timestamp())
+_LAST = int(datetime.max.replace(tzinfo=UTC, microsecond=0).timestamp())
+"""Of the times that can be said, in unix seconds."""
+
 
 class _Rows(viewsets.GenericViewSet):
     """Lists that no table holds: keys are chosen first, and rows made for one page alone."""
@@ -138,11 +142,14 @@ def _span(begin: datetime | None, end: datetime | None, step: int | None) -> Spa
     end = end or now
     try:
         begin = begin or end - timedelta(hours=1)
-        return span_of(int(begin.timestamp()), int(end.timestamp()), now=int(now.timestamp()), step=step)
+        span = span_of(int(begin.timestamp()), int(end.timestamp()), now=int(now.timestamp()), step=step)
     except OverflowError as error:
         raise invalid("from", "is beyond the times that there are") from error
     except ValueError as error:
         raise invalid("from" if step is None else "step", str(error)) from error
+    if not _FIRST <= span.begin <= span.end <= _LAST:
+        raise invalid("from", "with whole steps it is beyond the times that there are")
+    return span
 
 
 def _history_shown(kind: Kind, span: Span, found: Sequence[SeriesHistory]) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from enum import StrEnum
 from typing import Any, TypeVar
 
@@ -139,3 +139,40 @@ class RunReport:
     def from_dict(cls, data: Mapping[str, Any]) -> RunReport:
         known = {name: value for name, value in data.items() if name in cls.__dataclass_fields__}
         return cls(**{**known, "trigger": Trigger(data["trigger"]), "state": RunState(data["state"])})
+
+
+_LONGEST = {"id": 16, "group": 128, "policy": 16, "budget": 24, "stop": 16}
+_LAST_MS = 253_402_300_799_999
+"""The end of the year 9999, with which times end."""
+_MOST = {"rounds": (1 << 31) - 1}
+_INT64 = (1 << 63) - 1
+
+
+def checked(report: RunReport) -> RunReport:
+    """The report, if every member is what it says. Raises TypeError and ValueError for one that is not.
+
+    What a reclaimer of another version wrote must not hold up the record of all others.
+    """
+    for member in fields(report):
+        name, value = member.name, getattr(report, member.name)
+        if member.type == "int":
+            if name.endswith("_ms") and name != "busy_ms":
+                _whole(name, value, 0, _LAST_MS)
+            else:
+                _whole(name, value, -_INT64, _MOST.get(name, _INT64))
+        elif member.type == "str":
+            if not isinstance(value, str) or len(value) > _LONGEST.get(name, len(value)):
+                raise ValueError(f"{name} is no text of a length that is known")
+            value.encode()
+    for shares in (report.by_instance, report.by_storage):
+        for blocks, size in shares.values():
+            _whole("blocks", blocks, 0, _INT64)
+            _whole("bytes", size, 0, _INT64)
+    if not isinstance(report.request, dict | None) or not isinstance(report.scopes, list):
+        raise TypeError("a request and scopes have another form")
+    return report
+
+
+def _whole(name: str, value: object, least: int, most: int) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+        raise ValueError(f"{name} is no number that is known: {value!r:.50}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -109,6 +110,45 @@ def test_a_report_that_cannot_be_read_holds_up_no_other(index: redis.Redis, repo
     report(**CHOSEN)
     assert reports_ingest() == 1
     assert reports_ingest() == 0
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"id": "a" * 17},
+        {"group": None},
+        {"group": "g" * 129},
+        {"chosen_blocks": "many"},
+        {"chosen_bytes": 1 << 63},
+        {"rounds": 1 << 31},
+        {"freed_blocks": True},
+        {"began_ms": 10**18},
+        {"ended_ms": -1},
+        {"detail": 5},
+        {"detail": "\ud800"},
+        {"by_instance": {"model-a": 5}},
+        {"by_storage": [1]},
+        {"request": "all of it"},
+        {"scopes": {}},
+    ],
+    ids=str,
+)
+def test_a_report_with_a_wrong_member_holds_up_no_other(
+    index: redis.Redis, report: Report, wrong: dict[str, Any]
+) -> None:
+    entry = {**report_of("00000000000000bb").to_dict(), **wrong}
+    index.xadd(keyspace.RECLAIM_REPORTS, {"d": json.dumps(entry)})
+    report(**CHOSEN)
+    assert reports_ingest() == 1
+    assert ReclaimRun.objects.get().run_id == RUN
+
+
+def test_reports_of_another_form_hold_up_no_other(index: redis.Redis, report: Report) -> None:
+    for form in ("[]", "5", "null", '"x"', "{}"):
+        index.xadd(keyspace.RECLAIM_REPORTS, {"d": form})
+    report(detail="cut\0off", **CHOSEN)
+    assert reports_ingest() == 1
+    assert ReclaimRun.objects.get().detail == "cutoff", "databases do not take a NUL"
 
 
 def test_what_a_stopped_reclaimer_says_afterwards_changes_nothing(report: Report) -> None:

@@ -199,6 +199,21 @@ def test_wake_up_becomes_a_task(control: Control, index: redis.Redis, sent: list
     assert time.monotonic() - started < 10
 
 
+def test_work_that_meets_what_it_does_not_know_ends_no_other(
+    control: Control, index: redis.Redis, sent: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+
+    def stumble(**_: object) -> None:
+        asked.append("reports")
+        raise TypeError("a report of another form")
+
+    monkeypatch.setattr("apps.control.duties.reports_ingest", stumble)
+    eventually(lambda: len(asked) > 1)
+    index.xadd(keyspace.WAKE, {"reason": "refused"})
+    eventually(lambda: RECLAIM_TASK in sent)
+
+
 def test_a_group_that_needs_room_and_may_move_blocks_wakes_the_migrations(
     control: Control, index: redis.Redis, sent: list[str]
 ) -> None:

@@ -219,6 +219,8 @@ FROM = "kind=group&name=chat&from="
         f"{FROM}2026-01-02T00:00:00Z&to=2026-01-01T00:00:00Z",
         f"{FROM}2020-01-01T00:00:00Z&to=2026-01-01T00:00:00Z&step=3600",
         "kind=group&name=chat&to=0001-01-01T00:00:00Z",
+        f"{FROM}0001-01-01T00:00:00Z&to=0001-01-01T01:00:00Z&step=7776000",
+        f"{FROM}9999-12-31T00:00:00Z&to=9999-12-31T23:59:59Z",
         "kind=group&" + "&".join(f"name=n{n}" for n in range(21)),
     ],
 )

@@ -244,3 +244,33 @@ def test_any_history_is_written_once(index: redis.Redis, events) -> None:
     times = [p.at for p in own]
     assert times == sorted(set(times))
     assert own[-1].levels.used_bytes == held[-1][1]
+
+
+def test_an_entry_that_cannot_be_read_holds_up_no_other(platform: Platform, run) -> None:
+    run(1)
+    for entry in ("{", "[]", '{"process": "p"}', '{"rpc": {}, "instances": {"model-a": 5}}'):
+        platform.client.execute_command("XADD", keyspace.FACTS, f"{platform.now * 1000}-*", "d", entry)
+    platform.client.execute_command("XADD", keyspace.FACTS, f"{platform.now * 1000}-*", "other", "1")
+    platform.happen(requests=3)
+    run(8)
+    assert sum(p.amounts.requests for p in points()[GROUP]) == 3
+
+
+def test_a_redis_that_lost_everything_and_whose_clock_is_behind(platform: Platform, run) -> None:
+    run(1)
+    platform.happen(requests=1)
+    run(8)
+    platform.client.delete(keyspace.FACTS)
+    run(1)
+    platform.happen(at=platform.now - 3600, requests=100)
+    run(1)
+    for _ in range(3):
+        platform.happen(at=platform.now - 3600, requests=1)
+        run(1)
+    run(8)
+    # What its first look found may have been counted: an index that was restored has old entries.
+    assert sum(p.amounts.requests for p in points()[GROUP]) == 4
+    successor = Sampler(platform.clock)
+    platform.happen(at=platform.now - 3600, requests=1)
+    run(8, successor)
+    assert sum(p.amounts.requests for p in points()[GROUP]) == 5
