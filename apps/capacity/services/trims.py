@@ -12,7 +12,7 @@ from django.conf import settings as django_settings
 from apps.audit.services import audit_record
 from apps.common.actor import Actor
 from apps.common.queue import DUTIES_TASK, enqueue
-from apps.instances.selectors import group_get, instance_get
+from apps.instances.selectors import instance_get
 from kvcm_platform.core.errors import Code, DomainError, invalid
 from kvcm_platform.core.ports import TrimMode
 from kvcm_platform.core.registry import InstanceEntry
@@ -95,20 +95,7 @@ def trim(*, acting: Actor, wish: TrimWish) -> TrimDone:
     Raises INVALID_ARGUMENT, INSTANCE_NOT_EXIST, NOT_READY, UNSUPPORTED, redis.RedisError.
     """
     group = _checked(acting, wish)
-    detail = group_get(acting=acting, name=group)
-
-    async def run() -> TrimDone:
-        async with index_session(django_settings.KVCM_REDIS_URL) as session:
-            entry = _entry(session, wish.instance_id)
-            mode, begin, end = await _span(session, entry, wish)
-            delay = delete_delay_ms(detail.entry)
-            job = await trims.begin(session.index, trims.Trim(entry, mode, begin, end, delay))
-            progress = trims.Progress()
-            is_done = await trims.run(
-                session.index, job, progress, deadline=time.monotonic() + INLINE_SECONDS
-            )
-            return TrimDone(job.id, group, progress.marked, is_done)
-
+    job = asyncio.run(_job(wish))
     audit_record(
         acting=acting,
         action="cache.trim",
@@ -120,9 +107,27 @@ def trim(*, acting: Actor, wish: TrimWish) -> TrimDone:
             **{name: at.isoformat() for name, at in (("begin", wish.begin), ("end", wish.end)) if at},
         },
     )
-    done = asyncio.run(run())
+    done = asyncio.run(_carry_out(job, group))
     enqueue(DUTIES_TASK)
     return done
+
+
+async def _job(wish: TrimWish) -> trims.Trim:
+    """What is to be begun; nothing is on record of a trim that cannot be."""
+    async with index_session(django_settings.KVCM_REDIS_URL) as session:
+        entry = _entry(session, wish.instance_id)
+        mode, begin, end = await _span(session, entry, wish)
+        delay = delete_delay_ms(session.registry.groups.get(entry.group))
+        return trims.Trim(entry, mode, begin, end, delay)
+
+
+async def _carry_out(wanted: trims.Trim, group: str) -> TrimDone:
+    async with index_session(django_settings.KVCM_REDIS_URL) as session:
+        job = await trims.begin(session.index, wanted)
+        progress = trims.Progress()
+        deadline = time.monotonic() + INLINE_SECONDS
+        is_done = await trims.run(session.index, job, progress, deadline=deadline)
+        return TrimDone(job.id, group, progress.marked, is_done)
 
 
 def _sentence(wish: TrimWish, found: trims.TrimCount) -> str:

@@ -129,6 +129,7 @@ def test_an_index_elsewhere_is_not_trimmed_from_here(
     status, body = post(api, strategy="all")
     assert (status, body["code"]) == (400, "unsupported")
     assert "is in a metadata process" in body["message"]
+    assert not AuditEntry.objects.filter(action="cache.trim").exists(), "nothing was trimmed"
 
 
 def test_who_may_what(api: Api, sent: list[str], write: Write, held: Held) -> None:
