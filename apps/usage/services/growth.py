@@ -11,7 +11,7 @@ _WINDOWS = ((6 * 3600, 300), (3600, 60), (900, 15))
 """Seconds looked at, in steps of so many; the longest of which half is known counts."""
 _LONG_EVERY_SECONDS = 300
 """A trend over hours need not be new each minute."""
-_WITH_GROWTH = (Kind.PLATFORM.value, Kind.GROUP.value, Kind.STORAGE.value)
+_WITH_GROWTH = (Kind.GROUP.value, Kind.STORAGE.value)
 
 
 def growth_refresh() -> int:
