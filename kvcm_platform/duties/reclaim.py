@@ -19,7 +19,8 @@ from kvcm_platform.core.reclaim.marks import ReclaimUsage, Subject, demands
 from kvcm_platform.core.reclaim.open_run import OpenRun
 from kvcm_platform.core.reclaim.runs import ReclaimRequest, RunReport, RunState, Stop, Trigger
 from kvcm_platform.core.registry import GroupEntry
-from kvcm_platform.duties.reclaim_group import MOST_ERRORS, GroupTask, GroupWork, is_aged
+from kvcm_platform.duties.reclaim_age import is_aged
+from kvcm_platform.duties.reclaim_group import MOST_ERRORS, GroupTask, GroupWork
 from kvcm_platform.duties.reclaim_hold import reclaim_hold
 from kvcm_platform.duties.reclaim_settling import account, is_reachable, settle
 from kvcm_platform.duties.reclaim_targets import request_dict

@@ -10,7 +10,6 @@ from kvcm_platform.core.reclaim.marks import Demand, ReclaimUsage, Scope, Subjec
 from kvcm_platform.core.reclaim.open_run import MARKS, TTL, OpenRun
 from kvcm_platform.core.reclaim.runs import ReclaimRequest, RunReport, RunState, Stop, Trigger
 from kvcm_platform.core.registry import GroupEntry, InstanceEntry
-from kvcm_platform.core.types import ReclaimPolicy
 from kvcm_platform.duties.reclaim_choice import Target
 from kvcm_platform.duties.reclaim_targets import (
     amount_of,
@@ -24,14 +23,10 @@ from kvcm_platform.duties.reclaim_targets import (
     unfit,
 )
 from kvcm_platform.duties.reclaim_work import GroupPlace, RunWork
-from kvcm_platform.index import keyspace, served, waking
+from kvcm_platform.index import served, waking
 from kvcm_platform.index.held_bytes import read_usage
 from kvcm_platform.index.reclaim_book import Book, last_name
-from kvcm_platform.index.redis_index import RedisIndex
-from kvcm_platform.index.shards import shards_of
 
-TTL_PACE = 10
-"""Runs by age begin after a tenth of the time to live, a minute at most."""
 MOST_ERRORS = 5
 """A run that failed so often in a row is ended."""
 
@@ -50,8 +45,6 @@ class GroupTask:
     runs: list[OpenRun] = field(default_factory=list)
     requests: list[ReclaimRequest] = field(default_factory=list)
     is_aged: bool = False
-    is_cancelled: bool = False
-    """Some of these requests are not wanted any more."""
 
     @property
     def has_work(self) -> bool:
@@ -293,26 +286,3 @@ class GroupWork:
             ]
 
         return targets
-
-
-def ttl_pace_ms(ttl_seconds: int) -> int:
-    return min(60_000, ttl_seconds * 1000 // TTL_PACE)
-
-
-async def is_aged(index: RedisIndex, task: GroupTask, book: Book) -> bool:
-    """Whether some run of a group was not used for its time to live, and it is time to look."""
-    reclaim = task.group.reclaim
-    if reclaim.policy is not ReclaimPolicy.TTL or not reclaim.ttl_seconds:
-        return False
-    now = index.now_ms()
-    last = book.last.get(last_name(task.group.number, TTL), 0)
-    if now - last < ttl_pace_ms(reclaim.ttl_seconds):
-        return False
-    shards = [shard for entry in task.instances for shard in shards_of(entry)]
-    if not shards:
-        return False
-    oldest = await index.connection.pipeline(
-        [("ZRANGE", keyspace.recency(shard.base), 0, 0, "WITHSCORES") for shard in shards]
-    )
-    before = now - reclaim.ttl_seconds * 1000
-    return any(flat and int(float(flat[1])) >> 12 <= before for flat in oldest)
