@@ -16,12 +16,12 @@ import structlog
 from redis.exceptions import RedisError
 
 from kvcm_platform.core.reclaim.marks import ReclaimUsage, Subject, demands
-from kvcm_platform.core.reclaim.open_run import OpenRun
 from kvcm_platform.core.reclaim.runs import ReclaimRequest, RunReport, RunState, Stop, Trigger
 from kvcm_platform.core.registry import GroupEntry
 from kvcm_platform.duties.reclaim_age import is_aged
 from kvcm_platform.duties.reclaim_group import MOST_ERRORS, GroupTask, GroupWork
 from kvcm_platform.duties.reclaim_hold import reclaim_hold
+from kvcm_platform.duties.reclaim_removed import end_removed
 from kvcm_platform.duties.reclaim_settling import account, is_reachable, settle
 from kvcm_platform.duties.reclaim_targets import request_dict
 from kvcm_platform.duties.reclaim_troubles import Troubles
@@ -100,8 +100,8 @@ class Round:
         waiting = deque(await self._tasks(usage, refused))
         await each_to_its_end([self._work(waiting) for _ in range(min(AT_ONCE, len(waiting)))])
         self.summary.is_unfinished |= bool(waiting)
-        await self._settle_removed()
-        await self._forget_removed(refused)
+        if not self._is_home:
+            self.summary.settled += await end_removed(self._session, self._book, self._known, refused)
         self.summary.failures = self._troubles.count
         return self.summary
 
@@ -280,51 +280,3 @@ class Round:
         else:
             await self._book.save(run)
         await self._book.report(run.report)
-
-    # Groups that are gone.
-
-    async def _settle_removed(self) -> None:
-        """Ends the runs and requests of groups that were removed."""
-        numbers = {group.number for group in self._session.registry.groups.values()}
-        if self._is_home:
-            return
-        for request in self._known.requests.values():
-            if request.group not in self._session.registry.groups:
-                await self._gone(request)
-        for run in [*self._known.open.values(), *self._known.settling.values()]:
-            if run.group_number in numbers:
-                continue
-            try:
-                async with reclaim_hold(self._index, run.group_number) as hold:
-                    if hold is not None:
-                        await self._end_removed(run)
-            except Exception:
-                log.exception("a run of a removed group cannot be ended", run=run.report.id)
-
-    async def _forget_removed(self, refused: Refusals) -> None:
-        """Refusals of groups that were removed."""
-        for name, wanted in refused.items():
-            if not self._is_home and name not in self._session.registry.groups:
-                await waking.refusals_forget(self._index.connection, name, wanted)
-
-    async def _gone(self, request: ReclaimRequest) -> None:
-        report = RunReport(
-            *(request.id, request.group, Trigger.REQUEST, RunState.FAILED),
-            policy="",
-            budget="",
-            request=request_dict(request),
-            ended_ms=self._index.now_ms(),
-            stop=Stop.GONE.value,
-            detail=f"group {request.group} does not exist",
-        )
-        await self._book.report(report)
-        await self._book.refuse(request)
-
-    async def _end_removed(self, run: OpenRun) -> None:
-        if run.report.state is RunState.CHOOSING:
-            run.report.state, run.report.stop = RunState.DELETING, Stop.GONE.value
-            run.report.marked_ms = self._index.now_ms()
-            await self._book.settle(run)
-            await self._book.report(run.report)
-        if is_reachable(self._session, run):
-            self.summary.settled += await settle(self._session, self._index, self._book, run)

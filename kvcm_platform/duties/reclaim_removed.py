@@ -1,0 +1,62 @@
+"""Ends what is left of groups that were removed: their requests, runs and refusals."""
+
+from __future__ import annotations
+
+import structlog
+
+from kvcm_platform.core.reclaim.open_run import OpenRun
+from kvcm_platform.core.reclaim.runs import ReclaimRequest, RunReport, RunState, Stop, Trigger
+from kvcm_platform.duties.reclaim_hold import reclaim_hold
+from kvcm_platform.duties.reclaim_settling import is_reachable, settle
+from kvcm_platform.duties.reclaim_targets import request_dict
+from kvcm_platform.duties.session import IndexSession
+from kvcm_platform.index import waking
+from kvcm_platform.index.reclaim_book import Book, ReclaimBook
+from kvcm_platform.index.waking import Refusals
+
+log = structlog.get_logger(__name__)
+
+
+async def end_removed(session: IndexSession, book: ReclaimBook, known: Book, refused: Refusals) -> int:
+    """How many runs are over now; one that cannot be ended is left to the next round. Raises redis.RedisError."""
+    groups, settled = session.registry.groups, 0
+    for request in known.requests.values():
+        if request.group not in groups:
+            await _refuse(session, book, request)
+    numbers = {group.number for group in groups.values()}
+    for run in [*known.open.values(), *known.settling.values()]:
+        if run.group_number in numbers:
+            continue
+        try:
+            async with reclaim_hold(session.index, run.group_number) as hold:
+                if hold is not None:
+                    settled += await _end(session, book, run)
+        except Exception:
+            log.exception("a run of a removed group cannot be ended", run=run.report.id)
+    for name, wanted in refused.items():
+        if name not in groups:
+            await waking.refusals_forget(session.index.connection, name, wanted)
+    return settled
+
+
+async def _refuse(session: IndexSession, book: ReclaimBook, request: ReclaimRequest) -> None:
+    report = RunReport(
+        *(request.id, request.group, Trigger.REQUEST, RunState.FAILED),
+        policy="",
+        budget="",
+        request=request_dict(request),
+        ended_ms=session.index.now_ms(),
+        stop=Stop.GONE.value,
+        detail=f"group {request.group} does not exist",
+    )
+    await book.report(report)
+    await book.refuse(request)
+
+
+async def _end(session: IndexSession, book: ReclaimBook, run: OpenRun) -> bool:
+    if run.report.state is RunState.CHOOSING:
+        run.report.state, run.report.stop = RunState.DELETING, Stop.GONE.value
+        run.report.marked_ms = session.index.now_ms()
+        await book.settle(run)
+        await book.report(run.report)
+    return is_reachable(session, run) and await settle(session, session.index, book, run)
