@@ -18,7 +18,7 @@ log = structlog.get_logger(__name__)
 
 
 async def end_removed(session: IndexSession, book: ReclaimBook, known: Book, refused: Refusals) -> int:
-    """How many runs are over now; one that cannot be ended is left to the next round. Raises redis.RedisError."""
+    """How many runs are over now; the next round tries the others again. Raises redis.RedisError."""
     groups, settled = session.registry.groups, 0
     for request in known.requests.values():
         if request.group not in groups:
