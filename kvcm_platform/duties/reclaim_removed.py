@@ -1,4 +1,4 @@
-"""Ends what is left of groups that were removed: their requests, runs and refusals."""
+"""Ends what is left of groups that were removed: their requests, runs, refusals and troubles."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from kvcm_platform.duties.reclaim_settling import is_reachable, settle
 from kvcm_platform.duties.reclaim_targets import request_dict
 from kvcm_platform.duties.session import IndexSession
 from kvcm_platform.index import waking
-from kvcm_platform.index.reclaim_book import Book, ReclaimBook
+from kvcm_platform.index.reclaim_book import Book, ReclaimBook, group_of_last
 from kvcm_platform.index.waking import Refusals
 
 log = structlog.get_logger(__name__)
@@ -36,6 +36,10 @@ async def end_removed(session: IndexSession, book: ReclaimBook, known: Book, ref
     for name, wanted in refused.items():
         if name not in groups:
             await waking.refusals_forget(session.index.connection, name, wanted)
+    for name, trouble in known.troubles.items():
+        if name not in groups:
+            await book.note_trouble(name, trouble, None)
+    await book.forget_last([name for name in known.last if group_of_last(name) not in numbers])
     return settled
 
 

@@ -205,6 +205,11 @@ class ReclaimBook:
     async def note_last(self, group_number: int, kind: str, now_ms: int) -> None:
         await self._call("HSET", keyspace.RECLAIM_LAST, last_name(group_number, kind), now_ms)
 
+    async def forget_last(self, names: Collection[str]) -> None:
+        """`names` as of `last_name`."""
+        if names:
+            await self._call("HDEL", keyspace.RECLAIM_LAST, *names)
+
     async def note_trouble(self, group: str, known: Trouble | None, found: Trouble | None) -> None:
         """What stands in a group's way now; it keeps the time since when something does."""
         if found is None:
@@ -223,6 +228,11 @@ def trouble(reason: str, runs: tuple[tuple[int, int, str, int], ...] = ()) -> Tr
 
 def last_name(group_number: int, kind: str) -> str:
     return f"{group_number}:{kind}"
+
+
+def group_of_last(name: str) -> int:
+    """The group's number of a `last_name`."""
+    return int(name.partition(":")[0])
 
 
 def _place(run: OpenRun) -> str:

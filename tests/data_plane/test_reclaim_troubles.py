@@ -277,6 +277,19 @@ async def test_a_group_that_is_removed_ends_its_run(plane, monkeypatch):
     assert report.chosen_blocks == report.freed_blocks > 0
 
 
+async def test_a_group_that_is_removed_has_no_trouble_any_more(plane, monkeypatch):
+    await filled(plane)
+    await reclaim(plane)  # which notes when the last run by the marks began
+    redis_of(plane).hset(
+        keyspace.RECLAIM_TROUBLES, "default", json.dumps({"since": 1, "reason": "it cannot be read"})
+    )
+    plane.publish(3, removed=[("group", "default")])
+    await plane.session()
+    await reclaim(plane)
+    assert troubles(plane) == {}
+    assert redis_of(plane).hlen(keyspace.RECLAIM_LAST) == 0
+
+
 async def test_the_time_of_a_round_is_kept(plane):
     await filled(plane)
     summary = await reclaim(plane, seconds=0.0)
