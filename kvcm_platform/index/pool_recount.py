@@ -2,7 +2,8 @@
 
 May run while blocks are written and deleted. A range moves from its lease to the session, the block's
 record, the pending deletions and perhaps the orphans, never back, so one look at each in this order
-misses none.
+misses none. Nothing refers to one that was given back meanwhile either; its id is never given again, so
+what is leaked is still taken afterwards.
 """
 
 from __future__ import annotations
@@ -100,7 +101,8 @@ async def recount_pools(
     found = await _references(index, frozenset(counts), await read_instances())
     for number, count in counts.items():
         count.taken, count.referred = len(taken[number]), len(found.ids[number])
-        count.leaked = sorted(taken[number] - found.ids[number])
+        unknown = taken[number] - found.ids[number]
+        count.leaked = sorted(unknown & await _taken(index, number)) if unknown else []
         lacking = [one for id, one in found.holders[number].items() if id not in taken[number]]
         count.missing = [one for one in lacking if await _is_missing(index, number, one)]
         if repair:

@@ -57,6 +57,25 @@ async def test_what_an_instance_took_that_was_registered_meanwhile_is_not_leaked
     assert figures(plane.client).ranges == 100
 
 
+async def test_what_was_given_back_meanwhile_is_not_leaked(pools_first):
+    plane = pools_first
+    await plane.write(KEYS[:100])
+    await plane.index.pools.flush()
+    session = await plane.session()
+
+    async def read_instances():
+        # Asked between the look at what is taken and the look at what refers to it.
+        await plane.service.remove_cache("model-a", Blocks(KEYS[:60], ()), None)
+        plane.make_due()
+        await plane.duties()
+        return await session.all_instances()
+
+    storages = list(session.registry.storages.values())
+    (count,) = await recount_pools(plane.index, storages, read_instances, repair=False)
+    assert (count.taken, count.leaked) == (200, [])
+    assert figures(plane.client).ranges == 80
+
+
 async def test_nothing_is_amiss_in_any_state_of_a_block(pools_first):
     plane = pools_first
     await plane.write(KEYS[:100])
