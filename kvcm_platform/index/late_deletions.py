@@ -69,8 +69,8 @@ class Unreadable:
     why: str
 
 
-async def unreadable_note(connection: Connection, base: str, member: bytes, why: str) -> None:
-    """Take down that one was met. Raises redis.RedisError."""
+async def unreadable_note(connection: Connection, base: str, found: Mapping[bytes, str]) -> None:
+    """Take down that these members of a shard's list were met, and why. Raises redis.RedisError."""
     now = round(time.time() * 1000)
     name = keyspace.UNREADABLE_DELETIONS
     flat = await connection.call("HGETALL", name)
@@ -78,9 +78,13 @@ async def unreadable_note(connection: Connection, base: str, member: bytes, why:
     old = [field for field, raw in known.items() if json.loads(raw)["at"] < now - UNREADABLE_KEPT_MS]
     if old:
         await connection.call("HDEL", name, *old)
-    if len(known) - len(old) < MOST_UNREADABLE:
-        row = json.dumps({"at": now, "why": why})
-        await connection.call("HSET", name, f"{base}|{member.hex()}", row)
+    rows = {f"{base}|{member.hex()}".encode(): why for member, why in found.items()}
+    news = [field for field in rows if field not in known]
+    for field in news[max(0, MOST_UNREADABLE - len(known) + len(old)) :]:
+        del rows[field]
+    parts = [part for field, why in rows.items() for part in (field, json.dumps({"at": now, "why": why}))]
+    if parts:
+        await connection.call("HSET", name, *parts)
 
 
 def unreadable(client: redis.Redis) -> list[Unreadable]:

@@ -111,6 +111,7 @@ class RedisPending:
 
     async def _decoded(self, pairs: Sequence[tuple[bytes, bytes]]) -> list[PendingDeletion]:
         found = []
+        unreadable: dict[bytes, str] = {}
         for member, value in pairs:
             try:
                 found.append(decode(member, value))
@@ -118,8 +119,10 @@ class RedisPending:
                 # One that cannot be read must not keep the others waiting.
                 log.error("a pending deletion cannot be read", member=member.hex(), reason=str(error))
                 await self.postpone([(value[:1] or b"?") + member], UNREADABLE_MS)
-                with suppress(IndexUnavailable):  # an index in this process goes on without Redis
-                    await unreadable_note(self._index.connection, self._shard.base, member, str(error))
+                unreadable[member] = str(error)
+        if unreadable:
+            with suppress(IndexUnavailable):  # an index in this process goes on without Redis
+                await unreadable_note(self._index.connection, self._shard.base, unreadable)
         return found
 
     async def durable(self) -> None:
