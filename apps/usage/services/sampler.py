@@ -186,10 +186,9 @@ def _flush(state: _State, until: int) -> int:
         ]
         SecondsChunk.objects.bulk_create(chunks, batch_size=_ROWS_A_STATEMENT)
         ended, back = _turns(state, until)
-        for key in ended:
-            Series.objects.filter(pk=series[key]).update(ended_at=state.gone[key])
-        for key in back:
-            Series.objects.filter(pk=series[key]).update(ended_at=None)
+        for at in {state.gone[key] for key in ended}:
+            _end([series[key] for key in ended if state.gone[key] == at], at)
+        _end([series[key] for key in back], None)
         SamplingGap.objects.bulk_create(SamplingGap(begin_at=begin, end_at=end) for begin, end in state.gaps)
     state.series, state.written, state.gaps = series, levels, []
     state.ended = (state.ended | ended) - back
@@ -233,7 +232,18 @@ def _series_of(state: _State, keys: Iterable[SeriesKey]) -> dict[SeriesKey, int]
         batch_size=_ROWS_A_STATEMENT,
         ignore_conflicts=True,
     )
-    return {row.key: row.pk for row in Series.objects.only("kind", "name", "group_name")}
+    found = dict(state.series)
+    for at in range(0, len(missing), _ROWS_A_STATEMENT):
+        names = [key.name for key in missing[at : at + _ROWS_A_STATEMENT]]
+        rows = Series.objects.filter(name__in=names).only("kind", "name", "group_name")
+        found.update((row.key, row.pk) for row in rows)
+    return found
+
+
+def _end(series: list[int], at: int | None) -> None:
+    """Their objects are gone since then; None = they are there."""
+    for first in range(0, len(series), _ROWS_A_STATEMENT):
+        Series.objects.filter(pk__in=series[first : first + _ROWS_A_STATEMENT]).update(ended_at=at)
 
 
 def _turns(state: _State, until: int) -> tuple[set[SeriesKey], set[SeriesKey]]:
