@@ -16,13 +16,16 @@ import structlog
 from apps.usage.choices import PLATFORM, Kind, SeriesKey
 from apps.usage.points import Amounts, Levels, add_buckets, is_bucket_count
 from kvcm_platform.core.registry import InstanceEntry, Registry
-from kvcm_platform.index import keyspace
+from kvcm_platform.index import keyspace, streams
 from kvcm_platform.index.facts import Facts, decode
 
 log = structlog.get_logger(__name__)
 _ENTRIES_A_READ = 1000
 _READS_AT_MOST = 25
 """The stream holds 20,000 entries; what comes meanwhile waits for the next look."""
+
+MOST_REMOVED = 10_000
+"""Removed instances that are remembered: what comes of one later still counts for its group."""
 
 LevelsOf = Callable[[SeriesKey], Levels | None]
 
@@ -70,6 +73,8 @@ class FactsTail:
         Entries from before `first`, of which the points are written, count for it; those from after
         `last` (a server whose clock is ahead) for that. Raises redis.RedisError.
         """
+        if len(self._known) > MOST_REMOVED + len(registry.instances):
+            self._known.clear()
         self._known.update(registry.instances)
         for _ in range(_READS_AT_MOST):
             entries = client.xrange(keyspace.FACTS, min=f"({self._read_id}", count=_ENTRIES_A_READ)
@@ -94,10 +99,10 @@ class FactsTail:
         It is another one then, of a server that lost everything and whose clock is behind: its ids would
         not be later for as long as the clocks differ. What it has may be counted already, so that is left.
         """
-        newest = client.xrevrange(keyspace.FACTS, count=1)
-        if newest and _parts(newest[0][0].decode()) < _parts(self._read_id):
+        newest = streams.newest(client, keyspace.FACTS)
+        if newest != streams.START and streams.is_before(newest, self._read_id):
             log.warning("the facts begin anew: the index is an earlier one", position=self._read_id)
-            self._read_id = newest[0][0].decode()
+            self._read_id = newest
 
     def _add(self, second: Second, facts: Facts, levels_of: LevelsOf) -> None:
         for instance_id in facts.instances.keys() | facts.latencies.keys():
@@ -129,11 +134,6 @@ class FactsTail:
             if is_bucket_count(buckets):
                 add_buckets(mine, buckets)
         return amounts
-
-
-def _parts(entry_id: str) -> tuple[int, int]:
-    milliseconds, _, number = entry_id.partition("-")
-    return int(milliseconds), int(number or 0)
 
 
 def _block_bytes(entry: InstanceEntry | None, levels_of: LevelsOf) -> int:

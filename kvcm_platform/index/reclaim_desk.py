@@ -16,14 +16,11 @@ import structlog
 from kvcm_platform.core.reclaim.open_run import OpenRun
 from kvcm_platform.core.reclaim.runs import ReclaimRequest, RunReport, checked
 
-from . import keyspace
+from . import keyspace, streams
 from .reclaim_book import Trouble
 from .reclaim_book import trouble as trouble_now
 
 log = structlog.get_logger(__name__)
-
-START = "0-0"
-"""Before every entry of a stream."""
 
 
 def troubles(client: redis.Redis) -> dict[str, Trouble]:
@@ -57,18 +54,7 @@ def _report(fields: dict[bytes, bytes]) -> RunReport | None:
 
 def newest_report(client: redis.Redis) -> str:
     """Position of the newest report; START when there is none. Raises redis.RedisError."""
-    newest = client.xrevrange(keyspace.RECLAIM_REPORTS, count=1)
-    return newest[0][0].decode() if newest else START
-
-
-def is_behind(position: str, other: str) -> bool:
-    """Whether a position comes before another one."""
-    return _parts(position) < _parts(other)
-
-
-def _parts(position: str) -> tuple[int, int]:
-    milliseconds, _, number = position.partition("-")
-    return int(milliseconds), int(number or 0)
+    return streams.newest(client, keyspace.RECLAIM_REPORTS)
 
 
 def request_hand_in(client: redis.Redis, request: ReclaimRequest) -> None:

@@ -14,7 +14,7 @@ from apps.capacity.choices import ENDED_STATES
 from apps.capacity.models import ReclaimRun, ReclaimTotal, ReportCursor
 from apps.common.redis_client import index_client
 from kvcm_platform.core.reclaim.runs import RunReport, RunState
-from kvcm_platform.index import reclaim_desk
+from kvcm_platform.index import reclaim_desk, streams
 
 log = structlog.get_logger(__name__)
 
@@ -51,23 +51,23 @@ def reports_ingest(*, client: redis.Redis | None = None) -> int:
 
 def _position(client: redis.Redis) -> str:
     cursor = ReportCursor.objects.filter(pk=ReportCursor.SINGLETON).first()
-    position = reclaim_desk.START if cursor is None else cursor.position
+    position = streams.START if cursor is None else cursor.position
     newest = reclaim_desk.newest_report(client)
-    if not reclaim_desk.is_behind(newest, position):
+    if not streams.is_before(newest, position):
         return position
-    if newest == reclaim_desk.START:
+    if newest == streams.START:
         # Emptied: entries that come have later times, unless the clock went back as well.
         return position
     log.warning("reports of reclaim runs begin anew: the index is an earlier one", position=position)
-    _move(position, reclaim_desk.START)
-    return reclaim_desk.START
+    _move(position, streams.START)
+    return streams.START
 
 
 @transaction.atomic
 def _move(before: str, after: str) -> bool:
     """Whether the cursor stood where it was thought to; then it is moved, inside the caller's transaction."""
     ReportCursor.objects.bulk_create(
-        [ReportCursor(pk=ReportCursor.SINGLETON, position=reclaim_desk.START)], ignore_conflicts=True
+        [ReportCursor(pk=ReportCursor.SINGLETON, position=streams.START)], ignore_conflicts=True
     )
     moved = ReportCursor.objects.filter(pk=ReportCursor.SINGLETON, position=before)
     return bool(moved.update(position=after))
