@@ -127,7 +127,8 @@ class RunWork:
         await self.tell()
 
     async def tell(self) -> None:
-        """Puts the run on record as it is now."""
+        """Puts the run on record as it is now. Raises Fenced when that is another's to do by now."""
+        await self._place.hold.keep()
         self._told_at = time.monotonic()
         await self._place.book.save(self.run)
         await self._place.book.report(self.run.report)
@@ -149,6 +150,7 @@ class RunWork:
             by_shard.setdefault((one.run.instance, one.run.shard), []).append(one)
         try:
             for (instance, shard), part in by_shard.items():
+                await self._place.hold.keep()
                 await self._evict(target, self._entries[instance], shard, part)
         finally:
             await self._index.pusher.flush()
@@ -214,6 +216,7 @@ class RunWork:
 
     async def end(self, stop: Stop, used_after: int) -> None:
         """It chooses no more; what it marked waits for its deletion."""
+        await self._place.hold.keep()
         report = self.run.report
         report.state, report.stop = RunState.DELETING, stop.value
         report.marked_ms, report.used_after_bytes = self._index.now_ms(), used_after

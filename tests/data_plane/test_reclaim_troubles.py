@@ -118,6 +118,30 @@ async def test_a_round_goes_on_with_what_began_after_it_had_read_the_book(plane,
     assert (await plane.recount()).drift == {}
 
 
+@pytest.mark.redis_only
+async def test_one_that_wakes_up_after_a_mark_leaves_the_record_alone(plane, monkeypatch):
+    """The run is another's by then, was ended, and may be followed by the group's next one."""
+    await filled(plane)
+    monkeypatch.setattr(reclaim_hold, "KEEP_SECONDS", 0.0)
+    monkeypatch.setattr(reclaim_work, "TELL_SECONDS", 0.0)
+    original, others = reclaim_work.evict, []
+
+    async def evict(index, *args, **options):
+        found = await original(index, *args, **options)
+        if not others:
+            others.append(True)
+            redis_of(plane).delete(keyspace.reclaim_lease(1))
+            await reclaim(plane)
+        return found
+
+    monkeypatch.setattr(reclaim_work, "evict", evict)
+    await reclaim(plane)
+    assert redis_of(plane).hlen(keyspace.RECLAIM_OPEN) == 0
+    (report,) = reports(plane)
+    assert (report.state, report.chosen_blocks) == (RunState.DELETING, 15)
+    assert troubles(plane) == {}
+
+
 async def test_another_holds_the_group(plane, monkeypatch):
     await filled(plane)
     monkeypatch.setattr(reclaim_hold, "WAIT_SECONDS", 0.2)
