@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
+from functools import cached_property
 from typing import Any
 
 from .types import Placement, PreferStrategy, ReclaimBudget, ReclaimPolicy, Retention, StorageType
@@ -298,7 +299,7 @@ class InstanceEntry:
 Entry = StorageEntry | GroupEntry | InstanceEntry
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Registry:
     """One consistent view. `version` is that of the newest entry applied."""
 
@@ -306,6 +307,16 @@ class Registry:
     storages: Mapping[str, StorageEntry] = field(default_factory=dict)
     groups: Mapping[str, GroupEntry] = field(default_factory=dict)
     instances: Mapping[str, InstanceEntry] = field(default_factory=dict)
+
+    def instances_of(self, group: str) -> tuple[InstanceEntry, ...]:
+        return self._by_group.get(group, ())
+
+    @cached_property
+    def _by_group(self) -> dict[str, tuple[InstanceEntry, ...]]:
+        found: dict[str, list[InstanceEntry]] = {}
+        for entry in self.instances.values():
+            found.setdefault(entry.group, []).append(entry)
+        return {group: tuple(entries) for group, entries in found.items()}
 
     def storages_of(self, group: GroupEntry) -> list[StorageEntry]:
         """The group's candidates that exist, in the group's order."""

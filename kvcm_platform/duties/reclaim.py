@@ -38,6 +38,8 @@ log = structlog.get_logger(__name__)
 ROUND_SECONDS = 20.0
 SLICE_SECONDS = 5.0
 """A group whose work takes longer lets others have their turn."""
+UNREADABLE = (RedisError, ValueError, KeyError, TypeError)
+"""What the reading of usage raises: no answer, or one that makes no sense."""
 AT_ONCE = 4
 """Groups that are worked on side by side."""
 
@@ -121,25 +123,25 @@ class Round:
             return False
         if self._session.instances_of(group.name):
             return True
-        registered = [e for e in self._session.registry.instances.values() if e.group == group.name]
-        return not self._is_home and not registered
+        return not self._is_home and not self._session.registry.instances_of(group.name)
 
     async def _read_usage(self) -> ReclaimUsage:
         """Of all groups; one that cannot be read is left out, and shows as a trouble."""
         connection = self._index.connection
         try:
             return await read_usage(connection, self._session.group_numbers)
-        except RedisError:
+        except UNREADABLE:
             usage = ReclaimUsage()
         for number in self._session.group_numbers:
             try:
                 usage = usage.updated(await read_usage(connection, [number]), [number])
-            except RedisError as error:
-                log.warning("the usage of a group cannot be read", group=number, reason=str(error))
+            except UNREADABLE as error:
+                log.warning("the usage of a group cannot be read", group=number, reason=repr(error))
         return usage
 
     async def _tasks(self, usage: ReclaimUsage, refused: Refusals) -> list[GroupTask]:
         found = []
+        settling = {run.group_number for run in self._known.settling.values()}
         for group in self._session.registry.groups.values():
             if not self._is_mine(group):
                 continue
@@ -149,8 +151,7 @@ class Round:
                 log.exception("what is over its marks cannot be told", group=group.name)
                 await self._troubles.failed(group.name, error)
                 continue
-            settling = [run for run in self._known.settling.values() if run.group_number == group.number]
-            if task.has_work or settling:
+            if task.has_work or group.number in settling:
                 found.append(task)
             else:
                 await self._troubles.clear(group.name)

@@ -41,19 +41,19 @@ class IndexSession:
 
     @property
     def instances(self) -> list[InstanceEntry]:
-        return [*self._registered(), *self.leaving]
+        return [*self._registered(self.registry.instances.values()), *self.leaving]
 
     def instances_of(self, group: str, instance_id: str = "") -> tuple[InstanceEntry, ...]:
         """Those of a group that are registered, or the one with this id: whose blocks may move."""
         leaving = {entry.number for entry in self.leaving}
         return tuple(
             entry
-            for entry in self._registered()
-            if entry.group == group and entry.number not in leaving and instance_id in ("", entry.instance_id)
+            for entry in self._registered(self.registry.instances_of(group))
+            if entry.number not in leaving and instance_id in ("", entry.instance_id)
         )
 
-    def _registered(self) -> Iterator[InstanceEntry]:
-        for entry in self.registry.instances.values():
+    def _registered(self, entries: Iterable[InstanceEntry]) -> Iterator[InstanceEntry]:
+        for entry in entries:
             if entry.number not in self.away and self.reaches(entry):
                 yield entry
 

@@ -142,6 +142,13 @@ async def test_one_that_wakes_up_after_a_mark_leaves_the_record_alone(plane, mon
     assert troubles(plane) == {}
 
 
+async def test_a_group_whose_usage_makes_no_sense_holds_up_no_other(plane):
+    await filled(plane)
+    plane.publish(3, group(name="other", number=2), instance("other", 0xB, group="other", group_number=2))
+    redis_of(plane).hset(keyspace.group_vectors(keyspace.group(2)), "11:0", b"\xc1")
+    assert (await reclaim(plane)).marked == {"default": [15, 15 * KIB]}
+
+
 async def test_another_holds_the_group(plane, monkeypatch):
     await filled(plane)
     monkeypatch.setattr(reclaim_hold, "WAIT_SECONDS", 0.2)

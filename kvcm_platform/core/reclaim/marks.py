@@ -6,16 +6,17 @@ is on its way out, so no demand asks for it a second time; the hard quota alone 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from fractions import Fraction
+from functools import cached_property
 from math import ceil, floor
 from types import MappingProxyType
 from typing import NamedTuple, TypeVar
 
 from kvcm_platform.core.migration import capacity_of
-from kvcm_platform.core.registry import GroupEntry, ReclaimSettings, Registry, StorageEntry
+from kvcm_platform.core.registry import GroupEntry, InstanceEntry, ReclaimSettings, Registry, StorageEntry
 from kvcm_platform.core.types import StorageType
 
 T = TypeVar("T")
@@ -99,7 +100,7 @@ class Demand:
         return max(0, self.need - given)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ReclaimUsage:
     """Live amounts of some groups, read by `index.held_bytes.read_usage`."""
 
@@ -113,16 +114,26 @@ class ReclaimUsage:
 
     def of_group(self, group: int) -> int:
         """All live bytes of a group, its reservations included."""
-        held = sum(size for (owner, _), size in self.bytes_of.items() if owner == group)
-        return held + self.reserved_of.get(group, 0)
+        return sum(self._by_group.get(group, {}).values()) + self.reserved_of.get(group, 0)
 
     def on(self, numbers: Collection[int], group: int | None = None) -> int:
         """Bytes written or served on these storage numbers, of one group or of all."""
-        return sum(
-            size
-            for (owner, number), size in self.bytes_of.items()
-            if number in numbers and group in (None, owner)
-        )
+        held = self._by_number if group is None else self._by_group.get(group, {})
+        return sum(held.get(number, 0) for number in numbers)
+
+    @cached_property
+    def _by_group(self) -> dict[int, dict[int, int]]:
+        found: dict[int, dict[int, int]] = {}
+        for (group, number), size in self.bytes_of.items():
+            found.setdefault(group, {})[number] = size
+        return found
+
+    @cached_property
+    def _by_number(self) -> dict[int, int]:
+        found: dict[int, int] = {}
+        for (_, number), size in self.bytes_of.items():
+            found[number] = found.get(number, 0) + size
+        return found
 
     def updated(self, fresh: ReclaimUsage, groups: Collection[int]) -> ReclaimUsage:
         """The same with these groups as `fresh` says."""
@@ -179,7 +190,7 @@ def demands(
     found = [
         *_of_storages(registry, group, usage, _largest(begun, refused)),
         *_of_types(registry, group, usage, pressed),
-        *_of_keys(registry, group, usage, pressed),
+        *_of_keys(registry.instances_of(group.name), group, usage, pressed),
     ]
     limit = group.quota.capacity_bytes
     mark = mark_of(group.reclaim, limit, used_bytes=group.reclaim.used_bytes)
@@ -228,11 +239,14 @@ def _of_storages(
         if mark is None or storage.is_leaving:
             continue
         numbers = frozenset(storage.numbers)
-        used, own = usage.on(numbers), usage.on(numbers, group.number)
+        own = usage.on(numbers, group.number)
+        if not own:
+            continue
+        used = usage.on(numbers)
         capacity = capacity_of(storage)
         limit = mark.high if capacity is None else capacity
         found = _demand(Subject(Scope.STORAGE, storage.name), used, limit, mark, pressed)
-        if found is not None and own:
+        if found is not None:
             yield replace(found, numbers=numbers, need=min(own, -(-found.need * own // used)))
 
 
@@ -244,11 +258,11 @@ def storage_mark(storage: StorageEntry) -> Mark | None:
 
 
 def _of_keys(
-    registry: Registry, group: GroupEntry, usage: ReclaimUsage, pressed: Mapping[Subject, int]
+    instances: Sequence[InstanceEntry], group: GroupEntry, usage: ReclaimUsage, pressed: Mapping[Subject, int]
 ) -> Iterator[Demand]:
     limit = group.meta_indexer.max_key_count
     mark = mark_of(group.reclaim, limit)
-    for instance in registry.instances.values():
+    for instance in instances:
         used = usage.blocks_of.get((group.number, instance.number), 0)
         found = _demand(Subject(Scope.KEYS, instance.instance_id), used, limit, mark, pressed)
         if found is not None:
