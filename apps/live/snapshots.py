@@ -18,7 +18,7 @@ from weakref import WeakKeyDictionary
 import structlog
 from channels.db import database_sync_to_async
 from channels.layers import get_channel_layer
-from django.db import DatabaseError
+from django.db import DatabaseError, InterfaceError
 from redis.exceptions import RedisError
 
 from apps.common.actor import Actor, Role
@@ -31,7 +31,7 @@ LEAST_GAP_SECONDS = 0.5
 """At most two pictures a second, however many subscribe."""
 QUIET_SECONDS = 5.0
 _IDLE_LOOK_SECONDS = 0.1
-_AWAY = (DatabaseError, RedisError, OSError)
+_AWAY = (DatabaseError, InterfaceError, RedisError, OSError)
 
 
 class FeedUnavailable(Exception):
@@ -102,6 +102,9 @@ class SnapshotFeed:
                     sent, sent_at = picture, time.monotonic()
             except _AWAY as error:
                 log.warning("a live topic cannot be read", topic=self._topic.name, error=str(error))
+            except Exception:
+                # Those who look would hear nothing more until the next one comes.
+                log.exception("a live topic failed", topic=self._topic.name)
             await asyncio.sleep(max(LEAST_GAP_SECONDS, self._topic.every_seconds))
 
     async def _read(self) -> Picture:

@@ -134,6 +134,25 @@ async def test_a_database_that_is_away_is_said_and_waited_out(connect, account, 
     assert (await socket.receive_json())["kind"] == "snapshot"
 
 
+async def test_a_picture_that_fails_once_is_followed_by_others(connect, account, monkeypatch) -> None:
+    monkeypatch.setattr(snapshots, "QUIET_SECONDS", 0.5)
+    asked = 0
+
+    def picture() -> dict:
+        nonlocal asked
+        asked += 1
+        if asked == 2:
+            raise TypeError("a row of another version")
+        return {"number": asked}
+
+    topic = SnapshotTopic(name="alerts", snapshot=picture, narrowed=lambda picture, _: picture)
+    declared = {"alerts": replace(topics()["alerts"], feed=lambda: snapshot_feed(topic))}
+    monkeypatch.setattr(consumers, "topics", lambda: declared)
+    socket = await connect(await sync_to_async(account)())
+    await socket.send_json(SUBSCRIBE)
+    await receive_until(socket, lambda m: m["data"]["number"] > 2, 20)
+
+
 async def test_nobody_looking_reads_nothing(connect, account, monkeypatch) -> None:
     reads = 0
 
