@@ -68,6 +68,10 @@ class Feed:
                 except (RedisError, OSError) as error:
                     log.warning("live feed lost Redis", error=str(error))
                     await asyncio.sleep(_RETRY_SECONDS)
+                except Exception:
+                    # Those who look would hear nothing more until the next one comes.
+                    log.exception("live feed failed")
+                    await asyncio.sleep(_RETRY_SECONDS)
         finally:
             await connection.close()
 

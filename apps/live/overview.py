@@ -16,9 +16,11 @@ from functools import lru_cache
 from typing import Any
 
 import redis
+import structlog
 
 from apps.common.redis_client import figures_client
 from kvcm_platform.core.registry import Registry
+from kvcm_platform.core.validation.values import INT64
 from kvcm_platform.index import keyspace, reclaim_desk, stats
 from kvcm_platform.index import registry as index_registry
 from kvcm_platform.index.facts import decode
@@ -29,6 +31,8 @@ from .index_faults import IndexFaults
 from .traffic import BLOCKS_SECONDS, Traffic
 from .verdict import UNREACHABLE, verdict
 from .verification import verification
+
+log = structlog.get_logger(__name__)
 
 _FACTS_A_READ = 2000
 _TOTAL_NAMES = (
@@ -124,7 +128,8 @@ class Overview:
             "used_bytes": sum(usage.used_bytes for usage in usages.values()),
             "reserved_bytes": sum(usage.reserved_bytes for usage in usages.values()),
             "pending_bytes": sum(usage.pending_bytes for usage in usages.values()),
-            "quota_bytes": sum(group.quota.capacity_bytes for group in groups),
+            # A message has no larger numbers; several groups may have as much as one can.
+            "quota_bytes": min(INT64, sum(group.quota.capacity_bytes for group in groups)),
             "blocks": sum(usage.blocks for usage in usages.values()),
             "open_write_sessions": stats.open_sessions(self._client, list(self._registry.instances.values())),
             "storages_healthy": sum(storage.is_served for storage in storages),
@@ -140,8 +145,12 @@ class Overview:
         while True:
             entries = self._client.xrange(keyspace.FACTS, min=f"({self._last_id}", count=_FACTS_A_READ)
             for entry_id, fields in entries:
-                self._traffic.add(decode(fields), now)
                 self._last_id = entry_id.decode()
+                try:
+                    self._traffic.add(decode(fields), now)
+                except (AttributeError, KeyError, TypeError, ValueError) as error:
+                    # Of a process of another version: the figures go on without it.
+                    log.error("an entry of the facts cannot be read", entry=self._last_id, reason=repr(error))
             if len(entries) < _FACTS_A_READ:
                 return
 

@@ -42,6 +42,7 @@ class Levels:
         return self.used_bytes + self.reserved_bytes
 
 
+_INT64 = (1 << 63) - 1
 LEVEL_NAMES = tuple(member.name for member in fields(Levels))
 COUNT_NAMES = (
     *("requests", "requested_blocks", "hit_blocks", "requested_tokens", "hit_tokens"),
@@ -148,14 +149,14 @@ def unpack(data: bytes, begin: int) -> list[Point]:
 
 
 def total(levels: Iterable[Levels]) -> Levels:
-    """The sum, with limits and marks of those that have them."""
+    """The sum, with the limits of those that have them; no more than databases have numbers for."""
     sums = dict.fromkeys(LEVEL_NAMES, 0)
     limits = 0
     for one in levels:
         for name in LEVEL_NAMES:
             sums[name] += getattr(one, name) or 0
         limits += one.limit_bytes is not None
-    summed = Levels(**sums)
+    summed = Levels(**{name: min(amount, _INT64) for name, amount in sums.items()})
     return replace(
         summed, limit_bytes=summed.limit_bytes if limits else None, high_bytes=None, low_bytes=None
     )

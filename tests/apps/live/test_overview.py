@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgpack
 import pytest
 from django.test import Client
 
@@ -58,6 +59,27 @@ def test_storages_and_groups_come_from_the_registry(server) -> None:
 
     registry.publish(server, version=2, removed=[("storage", "b")])
     assert overview.picture()["storages_total"] == 1
+
+
+def test_facts_that_cannot_be_read_hold_up_no_others(server, happen) -> None:
+    overview = Overview(server)
+    for entry in ("{", "[]", '{"process": "p"}'):
+        server.xadd(keyspace.FACTS, {"d": entry})
+    server.xadd(keyspace.FACTS, {"other": "1"})
+    happen(4, 1)
+    assert overview.picture()["hit_rate"] == 0.25
+
+
+def test_quotas_as_large_as_they_may_be(server) -> None:
+    """Together they are more than a message has numbers for."""
+    groups = [
+        GroupEntry(name=f"g{n}", number=n, storage_candidates=("a",), quota=Quota((1 << 63) - 1))
+        for n in (1, 2, 3)
+    ]
+    registry.publish(server, version=1, changed=groups)
+    picture = Overview(server).picture()
+    assert picture["quota_bytes"] == (1 << 63) - 1
+    assert msgpack.packb(picture)
 
 
 def test_totals_outlive_the_window_and_the_process(server, happen) -> None:

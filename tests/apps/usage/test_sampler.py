@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from apps.common.redis_client import figures_client
 from apps.usage.choices import PLATFORM, Kind, SeriesKey
-from apps.usage.models import Position, SamplingGap, SecondsChunk, Series
+from apps.usage.models import Position, Sample, SamplingGap, SecondsChunk, Series
 from apps.usage.points import Amounts, Levels, Point, unpack
-from apps.usage.services import Sampler
+from apps.usage.services import Sampler, roll_up
 from apps.usage.services import sampler as sampler_module
 from kvcm_platform.index import keyspace, registry
 from tests.apps.usage.conftest import Platform
@@ -274,3 +274,14 @@ def test_a_redis_that_lost_everything_and_whose_clock_is_behind(platform: Platfo
     platform.happen(at=platform.now - 3600, requests=1)
     run(8, successor)
     assert sum(p.amounts.requests for p in points()[GROUP]) == 5
+
+
+def test_quotas_as_large_as_they_may_be(platform: Platform, run) -> None:
+    """Together they are more than databases and messages have numbers for."""
+    most = (1 << 63) - 1
+    for number in (2, 3, 4):
+        platform.group(f"huge{number}", number, capacity=most)
+    run(130)
+    roll_up()
+    of_platform = Sample.objects.filter(series__kind=Kind.PLATFORM.value)
+    assert set(of_platform.values_list("limit_bytes", flat=True)) == {most}
