@@ -4,13 +4,24 @@ from __future__ import annotations
 
 from dataclasses import asdict
 
-from drf_spectacular.utils import OpenApiParameter, extend_schema
+from drf_spectacular.utils import extend_schema
 from rest_framework import serializers, viewsets
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from apps.capacity.services import DEPARTURES, departures
-from kvcm_platform.core.errors import invalid
+
+
+class EvictionQuery(serializers.Serializer):
+    instance_id = serializers.CharField()
+    key = serializers.CharField(
+        required=False,
+        allow_blank=True,
+        default="",
+        trim_whitespace=False,
+        help_text="of one block; absent = what went last",
+    )
+    at_most = serializers.IntegerField(required=False, default=DEPARTURES)
 
 
 class EvictionOutput(serializers.Serializer):
@@ -39,25 +50,15 @@ class EvictionViewSet(viewsets.GenericViewSet):
     pagination_class = None
 
     @extend_schema(
-        parameters=[
-            OpenApiParameter("instance_id", str, required=True),
-            OpenApiParameter("key", str, description="of one block; absent = what went last"),
-            OpenApiParameter("at_most", int, description=f"{DEPARTURES} without it"),
-        ],
+        parameters=[EvictionQuery],
         responses=EvictionsOutput(many=False),
         operation_id="capacity_evictions",
         filters=False,
     )
     def list(self, request: Request) -> Response:
-        query = request.query_params
-        instance_id = query.get("instance_id", "")
-        if not instance_id:
-            raise invalid("instance_id", "is required")
-        at_most = query.get("at_most", str(DEPARTURES))
-        if not (at_most.isascii() and at_most.isdecimal() and len(at_most) <= 6):
-            raise invalid("at_most", "must be a number")
-        found = departures(
-            acting=request.actor, instance_id=instance_id, key=query.get("key", ""), at_most=int(at_most)
-        )
-        shown = {"instance_id": instance_id, "results": [asdict(one) for one in found]}
+        query = EvictionQuery(data=request.query_params)
+        query.is_valid(raise_exception=True)
+        wanted = query.validated_data
+        found = departures(acting=request.actor, **wanted)
+        shown = {"instance_id": wanted["instance_id"], "results": [asdict(one) for one in found]}
         return Response(EvictionsOutput(shown).data)

@@ -170,6 +170,11 @@ class PlanRowOutput(serializers.Serializer):
     advice = AdviceOutput(allow_null=True)
 
 
+class QuotaQuery(serializers.Serializer):
+    instance_group = serializers.CharField(required=False, allow_blank=True)
+    storage_type = serializers.ChoiceField(choices=STORAGE_TYPES, required=False, allow_blank=True)
+
+
 class LimitOutput(serializers.Serializer):
     """One limit of a group; `storage_type` null = of the group as a whole."""
 

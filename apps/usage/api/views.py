@@ -20,6 +20,7 @@ from apps.usage.api.serializers import (
     LimitOutput,
     PlanQuery,
     PlanRowOutput,
+    QuotaQuery,
     UsageQuery,
     UsageRowOutput,
 )
@@ -100,13 +101,10 @@ class QuotaViewSet(_Rows):
 
     serializer_class = LimitOutput
 
-    @extend_schema(
-        parameters=[OpenApiParameter("instance_group", str), OpenApiParameter("storage_type", str)],
-        responses=LimitOutput(many=True),
-    )
+    @extend_schema(parameters=[QuotaQuery], responses=LimitOutput(many=True))
     def list(self, request: Request) -> Response:
-        group = request.query_params.get("instance_group")
-        kind = request.query_params.get("storage_type")
+        query = _valid(QuotaQuery(data=request.query_params))
+        group, kind = query.get("instance_group"), query.get("storage_type")
         keys = [
             key
             for key in group_keys(acting=request.actor)

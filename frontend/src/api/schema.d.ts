@@ -5739,7 +5739,6 @@ export interface operations {
     capacity_evictions: {
         parameters: {
             query: {
-                /** @description 100 without it */
                 at_most?: number;
                 instance_id: string;
                 /** @description of one block; absent = what went last */
@@ -7121,7 +7120,7 @@ export interface operations {
                 page?: number;
                 /** @description Number of results to return per page. */
                 page_size?: number;
-                storage_type?: string;
+                storage_type?: "nfs" | "hf3fs" | "vcns_hf3fs" | "mooncake" | "tair_mempool" | "dummy" | "";
             };
             header?: never;
             path?: never;

@@ -153,6 +153,9 @@ def test_quotas(api, held) -> None:
     assert answer["count"] == 3
     only = api(Role.VIEWER).get("/api/v1/quotas/?storage_type=nfs").json()["results"]
     assert [row["limit_bytes"] for row in only] == [600]
+    assert api(Role.VIEWER).get("/api/v1/quotas/?instance_group=&storage_type=").json() == answer
+    refused = api(Role.VIEWER).get("/api/v1/quotas/?storage_type=disk")
+    assert (refused.status_code, refused.json()["field"]) == (400, "storage_type")
 
 
 def test_an_account_limited_to_groups_sees_these(api, held) -> None:
