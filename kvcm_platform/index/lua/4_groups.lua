@@ -86,7 +86,7 @@ local function reservation_shrink(base, field, inserted, is_done)
   end
 end
 
-local SHARDS = 16
+local SHARDS = 16 -- of an instance at most (MAX_SHARDS in core/registry.py)
 
 local function live_of(blocks)
   local live = 0
