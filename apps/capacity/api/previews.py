@@ -25,8 +25,8 @@ from apps.capacity.services import Foreseen, TrimWish, quota_preview, request_pr
 from apps.common.actor import Role
 from apps.common.api.strict import StrictSerializer
 from apps.instances.api.changes import changed
+from apps.instances.api.reclaim import ReclaimFields as ReclaimSettingsFields
 from apps.instances.api.serializers import QuotaChange
-from apps.instances.api.serializers import ReclaimFields as ReclaimSettingsFields
 
 
 class ReclaimWishInput(ReclaimFields):
