@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from fractions import Fraction
 
-LOW_BELOW_HIGH = 0.05
+LOW_BELOW_HIGH = Fraction(1, 20)
 """Without a low watermark of its own it lies that far below the high one, or a tenth of it if less."""
 LOW_OF_WHAT_OTHERS_LEAVE = 0.9
 STEPS = 64
@@ -39,7 +40,7 @@ class Watermarks:
     def of(cls, high: float | None, low: float | None) -> Watermarks:
         """With the defaults for what is unset: high 1, low as LOW_BELOW_HIGH says."""
         top = 1.0 if high is None else high
-        return cls(top, top - min(LOW_BELOW_HIGH, top / 10) if low is None else low)
+        return cls(top, top - min(float(LOW_BELOW_HIGH), top / 10) if low is None else low)
 
     def is_over(self, ratio: float, *, was_over: bool) -> bool:
         return ratio >= self.high or (was_over and ratio >= self.low)

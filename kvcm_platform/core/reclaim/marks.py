@@ -15,6 +15,7 @@ from math import ceil, floor
 from types import MappingProxyType
 from typing import NamedTuple, TypeVar
 
+from kvcm_platform.core.capacity import LOW_BELOW_HIGH
 from kvcm_platform.core.migration import capacity_of
 from kvcm_platform.core.registry import GroupEntry, InstanceEntry, ReclaimSettings, Registry, StorageEntry
 from kvcm_platform.core.types import StorageType
@@ -22,8 +23,6 @@ from kvcm_platform.core.types import StorageType
 T = TypeVar("T")
 NOTHING: Mapping[Subject, int] = MappingProxyType({})
 
-LOW_BELOW_HIGH = Fraction(1, 20)
-"""Of the limit: the default low mark lies that far below the high one, or a tenth of the high one if less."""
 LOW_OF_USED_BYTES = Fraction(19, 20)
 """Of the high mark, where that is a number of bytes."""
 
