@@ -83,8 +83,9 @@ async def settle(session: IndexSession, index: RedisIndex, book: ReclaimBook, ru
             return False
         report.state, report.ended_ms = end_state(Stop(report.stop)), index.now_ms()
         run.has_ended = True
-        await book.settle(run)
+        # In this order: one that dies in between tells the end again, none keeps it to itself.
         await book.report(report)
+        await book.settle(run)
     await evicting.forget_accounts(index, _shards(session, run), [run.id])
     await book.forget(run)
     return True

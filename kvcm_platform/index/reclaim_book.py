@@ -108,7 +108,8 @@ class ReclaimBook:
                 await self._drop(keyspace.RECLAIM_TROUBLES, name, error)
         book.last = {name: int(at) for name, at in await self._hash(keyspace.RECLAIM_LAST)}
         for run_id in set(book.open) & set(book.settling):
-            await self._call("HDEL", keyspace.RECLAIM_OPEN, _place(book.open.pop(run_id)))
+            # Its old place may be that of the group's next run by now: only the holder of the lease knows.
+            del book.open[run_id]
         for run_id in (set(book.open) | set(book.settling)) & set(book.requests):
             await self._call("HDEL", keyspace.RECLAIM_REQUESTS, run_id)
             del book.requests[run_id]

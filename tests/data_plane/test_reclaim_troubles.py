@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
-from kvcm_platform.core.reclaim.runs import RunState
+from kvcm_platform.core.reclaim.open_run import OpenRun
+from kvcm_platform.core.reclaim.runs import RunReport, RunState, Trigger
 from kvcm_platform.core.registry import Quota
 from kvcm_platform.duties import reclaim as rounds
 from kvcm_platform.duties import reclaim_hold, reclaim_work
 from kvcm_platform.index import keyspace
 from kvcm_platform.index.codec import pack_keys, unpack_keys
+from kvcm_platform.index.reclaim_book import ReclaimBook
 from kvcm_platform.index.shards import shards_of
 from tests.support.data_plane import DataPlane, group, instance
 from tests.support.reclaims import KIB, age, ask, limited, reclaim, redis_of, reports, served
@@ -147,6 +150,57 @@ async def test_a_group_whose_usage_makes_no_sense_holds_up_no_other(plane):
     plane.publish(3, group(name="other", number=2), instance("other", 0xB, group="other", group_number=2))
     redis_of(plane).hset(keyspace.group_vectors(keyspace.group(2)), "11:0", b"\xc1")
     assert (await reclaim(plane)).marked == {"default": [15, 15 * KIB]}
+
+
+async def test_who_reads_the_book_takes_no_run_off_that_began_meanwhile(plane, monkeypatch):
+    """Between the reading of open and of settling runs one moves, and the group's next one begins."""
+    book = ReclaimBook(plane.index.connection)
+    report = RunReport(
+        "00000000000000aa", "default", Trigger.WATERMARK, RunState.CHOOSING, "lru", "group_lru"
+    )
+    first, second = OpenRun(report, 1), OpenRun(replace(report, id="00000000000000bb"), 1)
+    await book.save(first)
+    original = ReclaimBook._hash
+
+    async def hash_(self: ReclaimBook, key: str):
+        found = await original(self, key)
+        if key == keyspace.RECLAIM_OPEN:
+            await book.settle(first)
+            await book.save(second)
+        return found
+
+    monkeypatch.setattr(ReclaimBook, "_hash", hash_)
+    known = await ReclaimBook(plane.index.connection).read()
+    assert (set(known.open), set(known.settling)) == (set(), {"00000000000000aa"})
+    monkeypatch.undo()
+    assert set((await book.read()).open) == {"00000000000000bb"}
+    # One that died between both steps is at both places: its old one goes with the lease.
+    await book.settle(second)
+    await book.save(second)
+    known = await book.read()
+    await book.refresh(known, 1, "default")
+    assert (known.open, redis_of(plane).hlen(keyspace.RECLAIM_OPEN)) == ({}, 0)
+
+
+@pytest.mark.parametrize("step", ["report", "settle", "forget"])
+async def test_an_end_is_told_though_its_teller_dies(plane, monkeypatch, step):
+    await filled(plane)
+    await reclaim(plane)
+    plane.make_due()
+    await plane.duties()
+    original = getattr(ReclaimBook, step)
+
+    async def dies(self, *args):
+        await original(self, *args)
+        raise Died
+
+    with monkeypatch.context() as patch, pytest.raises(Died):
+        patch.setattr(ReclaimBook, step, dies)
+        await reclaim(plane)
+    await reclaim(plane)
+    (report,) = reports(plane)
+    assert (report.state, report.chosen_blocks, report.freed_blocks) == (RunState.DONE, 15, 15)
+    assert redis_of(plane).hlen(keyspace.RECLAIM_SETTLING) == 0
 
 
 async def test_another_holds_the_group(plane, monkeypatch):
