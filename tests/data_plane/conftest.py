@@ -24,7 +24,7 @@ SPREAD_MODULES = {
     *("test_clearing", "test_marks", "test_orphans", "test_touched_files"),
     *("test_evicting", "test_reclaim", "test_reclaim_preview"),
     *("test_gone", "test_trim_counts", "test_reclaim_troubles", "test_reclaim_scopes"),
-    "test_reclaim_programs",
+    *("test_reclaim_programs", "test_reclaim_takeovers"),
     *("test_pool_writes", "test_pool_recount"),
 }
 """What holds for one shard holds for several; tests that look into its keys are marked `one_shard`."""

@@ -7,8 +7,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+import pytest
+
 from kvcm_platform.core.reclaim.runs import ReclaimRequest, RunReport
 from kvcm_platform.core.registry import GroupEntry, Quota
+from kvcm_platform.duties import reclaim_work
 from kvcm_platform.duties.reclaim import ReclaimSummary, reclaim_round
 from kvcm_platform.index import keyspace
 from kvcm_platform.index.codec import unpack_keys
@@ -72,3 +75,24 @@ async def served(plane: DataPlane, keys: Sequence[int], instance_id: str = "mode
     """Those of the keys whose blocks are served."""
     statuses = await plane.statuses(keys, instance_id)
     return [key for key, status in zip(keys, statuses, strict=True) if status == "SERVING"]
+
+
+class Died(BaseException):
+    """Stands for kill -9."""
+
+
+def dying(monkeypatch: pytest.MonkeyPatch, calls: int, *, is_after: bool) -> None:
+    """The process dies in the n-th call that marks blocks, before or after it took effect."""
+    original, made = reclaim_work.evict, 0
+
+    async def evict(*args, **options):
+        nonlocal made
+        made += 1
+        if made == calls and not is_after:
+            raise Died
+        found = await original(*args, **options)
+        if made == calls:
+            raise Died
+        return found
+
+    monkeypatch.setattr(reclaim_work, "evict", evict)
