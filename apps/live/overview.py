@@ -165,8 +165,12 @@ class Overview:
         text = self._client.get(keyspace.OVERVIEW_DAY)
         if text is None:
             return None
-        day = json.loads(text)
-        return {**day, "since": iso(day["since"]), "until": iso(day["until"])}
+        try:
+            day = json.loads(text)
+            return {**day, "since": iso(day["since"]), "until": iso(day["until"])}
+        except (KeyError, TypeError, ValueError) as error:
+            log.error("the figures of the day cannot be read", reason=repr(error))
+            return None
 
     def _read_totals(self) -> None:
         """Sums over all instances that ever were: those of removed ones are in fields without an id."""

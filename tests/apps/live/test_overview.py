@@ -70,6 +70,12 @@ def test_facts_that_cannot_be_read_hold_up_no_others(server, happen) -> None:
     assert overview.picture()["hit_rate"] == 0.25
 
 
+@pytest.mark.parametrize("day", ["{", "[]", "{}", '{"since": "now", "until": 1}'])
+def test_figures_of_the_day_that_cannot_be_read_are_left_out(server, day: str) -> None:
+    server.set(keyspace.OVERVIEW_DAY, day)
+    assert Overview(server).picture()["day"] is None
+
+
 def test_quotas_as_large_as_they_may_be(server) -> None:
     """Together they are more than a message has numbers for."""
     groups = [
