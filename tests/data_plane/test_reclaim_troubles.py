@@ -13,7 +13,7 @@ from kvcm_platform.duties import reclaim_work
 from kvcm_platform.index import keyspace
 from kvcm_platform.index.codec import pack_keys, unpack_keys
 from tests.support.data_plane import DataPlane, group, instance
-from tests.support.reclaims import KIB, Died, age, ask, dying, limited, reclaim, redis_of, reports
+from tests.support.reclaims import KIB, Died, age, ask, dying, limited, reclaim, redis_of, reports, served
 
 CHAINS = [list(range(at, at + 10)) for at in range(1, 100, 10)]
 KEYS = list(range(1, 91))
@@ -30,6 +30,25 @@ async def filled(plane: DataPlane, **settings) -> None:
 def troubles(plane: DataPlane) -> dict[str, dict[str, object]]:
     raw = redis_of(plane).hgetall(keyspace.RECLAIM_TROUBLES)
     return {name.decode(): json.loads(value) for name, value in raw.items()}
+
+
+@pytest.mark.parametrize(
+    "silly",
+    [
+        *({"percent": float("inf")}, {"percent": float("nan")}, {"percent": -3.0}, {"percent": 1e308}),
+        *({"bytes": -5}, {"bytes": "x"}, {"blocks": 0.5}, {"blocks": 1 << 70}, {"idle_seconds": -9}),
+    ],
+    ids=str,
+)
+async def test_a_request_that_makes_no_sense_stands_in_nobodys_way(plane, silly):
+    await filled(plane)
+    ask(plane, "00000000000000bb", **silly)
+    ask(plane, "no id at all", blocks=1)
+    ask(plane, "00000000000000aa", blocks=17)
+    assert (await reclaim(plane)).failures == 0
+    assert len(await served(plane, KEYS)) == 90 - 15 - 17
+    assert redis_of(plane).hlen(keyspace.RECLAIM_REQUESTS) == 0
+    assert troubles(plane) == {}
 
 
 async def test_a_group_whose_usage_makes_no_sense_holds_up_no_other(plane):

@@ -36,6 +36,10 @@ class RunState(StrEnum):
     FAILED = "failed"
 
 
+RUN_ID_BYTES = 8
+MOST = 2**53
+"""Larger amounts mean nothing."""
+
 ENDED = frozenset({RunState.DONE, RunState.CANCELLED, RunState.FAILED})
 
 
@@ -76,7 +80,17 @@ class ReclaimRequest:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> ReclaimRequest:
-        return cls(**data)
+        """Raises ValueError or TypeError for what is no request."""
+        found = cls(**data)
+        if len(bytes.fromhex(found.id)) != RUN_ID_BYTES:
+            raise ValueError(f"{found.id!r} is no id of a run")
+        for name in ("bytes", "blocks", "idle_seconds"):
+            amount = getattr(found, name)
+            if type(amount) is not int or not 0 <= amount <= MOST:
+                raise ValueError(f"{name} is {amount!r}")
+        if not 0 <= found.percent <= 100:
+            raise ValueError(f"percent is {found.percent!r}")
+        return found
 
 
 def share_add(shares: dict[K, list[int]], name: K, blocks: int, size: int) -> None:
