@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from apps.usage.points import COUNT_NAMES, Amounts
+from kvcm_platform.core.points import COUNT_NAMES, Amounts
 from kvcm_platform.index.facts import quantile_ms
 
 QUANTILES = {"p50_ms": 0.5, "p99_ms": 0.99}

@@ -9,8 +9,8 @@ from typing import Any
 from apps.usage.choices import KEPT_SECONDS, Resolution, SeriesKey
 from apps.usage.figures_of import LATENCY_NAMES, RATE_NAMES, amounts_form
 from apps.usage.models import Series
-from apps.usage.points import COUNT_NAMES, LEVEL_NAMES, Amounts, Levels, Point
 from apps.usage.selectors import gaps_between, levels_before, points_between, position
+from kvcm_platform.core.points import COUNT_NAMES, LEVEL_NAMES, Amounts, Levels, Point
 
 POINTS_AT_MOST = 1000
 _POINTS_WANTED = 300

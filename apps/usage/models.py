@@ -5,7 +5,7 @@ from __future__ import annotations
 from django.db import models
 
 from apps.usage.choices import KINDS, Kind, SeriesKey
-from apps.usage.points import LEVEL_NAMES, Levels
+from kvcm_platform.core.points import LEVEL_NAMES, Levels
 
 
 class Series(models.Model):

@@ -7,13 +7,13 @@ from dataclasses import dataclass, replace
 
 from apps.common.actor import Actor
 from apps.usage.choices import Kind, RowKind
-from apps.usage.growth import Growth, Outlook, outlook_of
 from apps.usage.models import Series
 from apps.usage.now import RowKey, UsageRow, rows_of
-from apps.usage.planning import DAY, Advice, advice
-from apps.usage.points import Levels
 from apps.usage.selectors import position
 from apps.usage.trends import Seen, seen_over
+from kvcm_platform.core.capacity_plan import DAY, Advice, advice
+from kvcm_platform.core.growth import Growth, Outlook, outlook_of
+from kvcm_platform.core.points import Levels
 
 _WEEK = 7 * DAY
 _STEP = 3600

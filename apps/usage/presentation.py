@@ -6,10 +6,10 @@ from dataclasses import asdict
 from typing import Any
 
 from apps.usage.choices import RowKind
-from apps.usage.growth import Growth, Outlook
 from apps.usage.now import UsageRow
 from apps.usage.plan import PlanRow
-from apps.usage.points import Levels
+from kvcm_platform.core.growth import Growth, Outlook
+from kvcm_platform.core.points import Levels
 
 _SECONDS = ("seconds_to_high", "seconds_to_full", "earliest_seconds_to_full", "latest_seconds_to_full")
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 import redis
 
 from apps.usage.choices import Kind, SeriesKey
-from apps.usage.points import Levels
 from kvcm_platform.core.migration import capacity_of
+from kvcm_platform.core.points import Levels
 from kvcm_platform.core.reclaim.marks import Mark, mark_of, storage_mark
 from kvcm_platform.core.registry import GroupEntry, Registry, StorageEntry
 from kvcm_platform.core.types import STORAGE_TYPE_BY_WIRE, StorageType

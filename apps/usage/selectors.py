@@ -10,7 +10,8 @@ from django.db.models import OuterRef, QuerySet, Subquery
 
 from apps.usage.choices import Resolution
 from apps.usage.models import Position, Sample, SamplingGap, SecondsChunk, Series
-from apps.usage.points import COUNT_NAMES, Amounts, Levels, Point, buckets_of, merged, unpack
+from apps.usage.packing import buckets_of, unpack
+from kvcm_platform.core.points import COUNT_NAMES, Amounts, Levels, Point, merged
 
 SAMPLE_MEMBERS = (
     *("series_id", "at", "used_bytes", "writing_bytes", "serving_bytes", "pending_bytes", "reserved_bytes"),

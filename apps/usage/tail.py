@@ -14,7 +14,8 @@ import redis
 import structlog
 
 from apps.usage.choices import PLATFORM, Kind, SeriesKey
-from apps.usage.points import Amounts, Levels, add_buckets, is_bucket_count
+from apps.usage.packing import is_bucket_count
+from kvcm_platform.core.points import Amounts, Levels, add_buckets
 from kvcm_platform.core.registry import InstanceEntry, Registry
 from kvcm_platform.index import keyspace, streams
 from kvcm_platform.index.facts import Facts, decode

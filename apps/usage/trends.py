@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from django.db.models import QuerySet
 
 from apps.usage.choices import Kind
-from apps.usage.growth import Growth, trend_of, turnover_of
 from apps.usage.models import Series
-from apps.usage.points import Levels, Point
 from apps.usage.selectors import gaps_between, levels_before, points_between
+from kvcm_platform.core.growth import Growth, trend_of, turnover_of
+from kvcm_platform.core.points import Levels, Point
 
 
 @dataclass(frozen=True, slots=True)

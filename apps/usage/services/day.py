@@ -10,8 +10,8 @@ import redis
 from apps.usage.choices import KEPT_SECONDS, PLATFORM, Resolution
 from apps.usage.figures_of import amounts_form
 from apps.usage.models import Series
-from apps.usage.points import Amounts
 from apps.usage.selectors import points_between, position
+from kvcm_platform.core.points import Amounts
 from kvcm_platform.index import keyspace
 
 _STAYS_SECONDS = 3600

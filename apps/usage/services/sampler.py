@@ -20,10 +20,11 @@ from django.db import DatabaseError, transaction
 
 from apps.usage.choices import PLATFORM, Kind, Resolution, SeriesKey
 from apps.usage.models import Position, SamplingGap, SecondsChunk, Series
-from apps.usage.points import Amounts, Levels, Point, pack, total
+from apps.usage.packing import pack
 from apps.usage.reading import GroupReading, levels_of_all, read_groups
 from apps.usage.selectors import levels_before
 from apps.usage.tail import FactsTail, Second
+from kvcm_platform.core.points import Amounts, Levels, Point, total
 from kvcm_platform.core.registry import Registry
 from kvcm_platform.index import registry as index_registry
 

@@ -8,8 +8,9 @@ import redis
 from apps.live.overview import Overview
 from apps.usage.choices import Kind
 from apps.usage.models import Position, SecondsChunk, Series
-from apps.usage.points import Amounts, Levels, Point, pack
+from apps.usage.packing import pack
 from apps.usage.services import day_publish, roll_up
+from kvcm_platform.core.points import Amounts, Levels, Point
 
 pytestmark = pytest.mark.django_db
 HOUR = 1_800_000_000

@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 from apps.usage.choices import Kind, Resolution
 from apps.usage.history import POINTS_AT_MOST, history, span_of
 from apps.usage.models import Position, SamplingGap, SecondsChunk, Series
-from apps.usage.points import Amounts, Levels, Point, pack
+from apps.usage.packing import pack
 from apps.usage.services import roll_up
+from kvcm_platform.core.points import Amounts, Levels, Point
 
 HOUR = 1_800_000_000
 DAY = 86_400

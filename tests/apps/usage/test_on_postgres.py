@@ -12,7 +12,7 @@ import pytest
 from tests.support.postgres import running_postgres
 
 HERE = Path(__file__).resolve().parent
-FILES = [f"test_{name}.py" for name in ("sampler", "rollup", "growth", "day", "history", "planning", "rest")]
+FILES = [f"test_{name}.py" for name in ("sampler", "rollup", "trends", "day", "history", "rest")]
 
 
 @pytest.mark.timeout(900)

@@ -13,10 +13,11 @@ from django.utils import timezone
 from apps.common.actor import Role
 from apps.storages.models import Storage
 from apps.usage.choices import Kind, Resolution
-from apps.usage.growth import Confidence, Growth, State, Trend
 from apps.usage.live import narrowed, usage_picture
 from apps.usage.models import Position, Sample, SecondsChunk, Series
-from apps.usage.points import Amounts, Levels, Point, pack
+from apps.usage.packing import pack
+from kvcm_platform.core.growth import Confidence, Growth, State, Trend
+from kvcm_platform.core.points import Amounts, Levels, Point
 from kvcm_platform.core.registry import Quota
 from kvcm_platform.core.types import StorageType
 from kvcm_platform.index import keyspace

@@ -9,9 +9,10 @@ import pytest
 
 from apps.usage.choices import KEPT_SECONDS, Kind, Resolution
 from apps.usage.models import Position, Sample, SamplingGap, SecondsChunk, Series
-from apps.usage.points import Amounts, Levels, Point, buckets_of, pack
+from apps.usage.packing import buckets_of, pack
 from apps.usage.selectors import levels_before, points_between
 from apps.usage.services import history_prune, roll_up
+from kvcm_platform.core.points import Amounts, Levels, Point
 
 pytestmark = pytest.mark.django_db
 

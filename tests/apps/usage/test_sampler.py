@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 from apps.common.redis_client import figures_client
 from apps.usage.choices import PLATFORM, Kind, SeriesKey
 from apps.usage.models import Position, Sample, SamplingGap, SecondsChunk, Series
-from apps.usage.points import Amounts, Levels, Point, unpack
+from apps.usage.packing import unpack
 from apps.usage.services import Sampler, roll_up
 from apps.usage.services import sampler as sampler_module
+from kvcm_platform.core.points import Amounts, Levels, Point
 from kvcm_platform.index import keyspace, registry
 from tests.apps.usage.conftest import Platform
 

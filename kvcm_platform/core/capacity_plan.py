@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import ceil
 
-from apps.usage.growth import Growth, Outlook, State
-from apps.usage.points import Levels
+from kvcm_platform.core.growth import Growth, Outlook, State
+from kvcm_platform.core.points import Levels
 from kvcm_platform.core.sizes import sized
 
 DAY = 86_400

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from apps.usage.growth import Confidence, Growth, State, Trend, Turnover, outlook_of
-from apps.usage.planning import Advice, advice
-from apps.usage.points import Levels
+from kvcm_platform.core.capacity_plan import Advice, advice
+from kvcm_platform.core.growth import Confidence, Growth, State, Trend, Turnover, outlook_of
+from kvcm_platform.core.points import Levels
 
 DAY = 86_400
 MIB = 1 << 20

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from apps.usage.points import Levels
+from kvcm_platform.core.points import Levels
 
 LEAST_POINTS = 8
 LEAST_SECONDS = 120

@@ -7,11 +7,7 @@ the levels of a moment are those of the newest point before it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import astuple, dataclass, field, fields, replace
-
-import msgpack
-
-from kvcm_platform.index.facts import BUCKETS_US
+from dataclasses import dataclass, field, fields, replace
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +50,7 @@ COUNT_NAMES = (
 class Amounts:
     """What was done in a time. `written_bytes` are blocks by the mean size of the instance's blocks.
 
-    `read_us` and `write_us` count calls by latency bucket (index.facts), without the zeros at the end.
+    `read_us` and `write_us` count calls by latency bucket (`index.facts`), without the zeros at the end.
     """
 
     requests: int = 0
@@ -126,28 +122,6 @@ def merged(points: Iterable[Point], step: int) -> list[Point]:
     return found
 
 
-def pack(points: Sequence[Point], begin: int) -> bytes:
-    """The points of one chunk, whose times are told from `begin`."""
-    return bytes(msgpack.packb([_row(point, begin) for point in points]))
-
-
-def _row(point: Point, begin: int) -> list[object]:
-    row: list[object] = [point.at - begin, *astuple(point.levels)]
-    if point.amounts:
-        row += [*point.amounts.counts(), point.amounts.read_us, point.amounts.write_us]
-    return row
-
-
-def unpack(data: bytes, begin: int) -> list[Point]:
-    count = len(LEVEL_NAMES) + 1
-    found = []
-    for row in msgpack.unpackb(data):
-        levels = Levels(*row[1:count])
-        amounts = Amounts(*row[count:]) if len(row) > count else Amounts()
-        found.append(Point(begin + row[0], levels, levels.used_bytes, amounts))
-    return found
-
-
 def total(levels: Iterable[Levels]) -> Levels:
     """The sum, with the limits of those that have them; no more than databases have numbers for."""
     sums = dict.fromkeys(LEVEL_NAMES, 0)
@@ -160,17 +134,3 @@ def total(levels: Iterable[Levels]) -> Levels:
     return replace(
         summed, limit_bytes=summed.limit_bytes if limits else None, high_bytes=None, low_bytes=None
     )
-
-
-def buckets_text(buckets: Sequence[int]) -> str:
-    """Counts by bucket as they are kept in a row."""
-    return ",".join(map(str, buckets))
-
-
-def buckets_of(text: str) -> list[int]:
-    return [int(part) for part in text.split(",")] if text else []
-
-
-def is_bucket_count(buckets: Sequence[int]) -> bool:
-    """Whether this many buckets are known; a process of another version may have others."""
-    return len(buckets) <= len(BUCKETS_US) + 1
