@@ -269,8 +269,8 @@ class BlockIndex(Protocol):
 
     async def trim(
         self, instance: InstanceEntry, mode: TrimMode, begin_ms: int, end_ms: int, delay_ms: int
-    ) -> int:
-        """Removes by time; returns the locations marked so far.
+    ) -> None:
+        """Removes by time, and counts what it removes.
 
         The trim is on record before the first block goes, so a crash does not end it. Small trims are
         complete when this returns, large ones go on in the background.

@@ -14,12 +14,21 @@ from .use_cases import Blocks, UseCases, plain
 
 MIN_DELETE_DELAY_MS = 500
 """Readers that got a URI just before a removal have at least this long (DESIGN 4.5)."""
+_NAMES = ("begin_timestamp", "end_timestamp")
+"""On the wire."""
 
 
-def trim_span(strategy: int, begin_ms: int, end_ms: int | None, now_ms: int) -> tuple[TrimMode, int, int]:
-    """What a trim takes: mode, begin and end in the index's ms, inclusive. `end_ms` None = now.
+def trim_span(
+    strategy: int,
+    begin_ms: int,
+    end_ms: int | None,
+    now_ms: int,
+    names: tuple[str, str] = ("begin", "end"),
+) -> tuple[TrimMode, int, int]:
+    """What a trim takes: mode, begin and end in the index's ms, inclusive. `end_ms` None = open: up to now.
 
-    Only TIMESTAMP has times of its own. Raises INVALID_ARGUMENT for what is no strategy.
+    Only TIMESTAMP has times of its own. Raises INVALID_ARGUMENT for what is no strategy, and for a span
+    that begins after its end; `names`: what the caller calls begin and end.
     """
     match strategy:
         case TrimStrategy.REMOVE_ALL_CACHE:
@@ -27,7 +36,11 @@ def trim_span(strategy: int, begin_ms: int, end_ms: int | None, now_ms: int) -> 
         case TrimStrategy.REMOVE_ALL_META:
             return TrimMode.META, 0, now_ms
         case TrimStrategy.TIMESTAMP:
-            return TrimMode.TIME, begin_ms, now_ms if end_ms is None else end_ms
+            if end_ms is None:
+                return TrimMode.TIME, begin_ms, now_ms
+            if begin_ms > end_ms:
+                raise invalid(names[0], f"is after {names[1]}")
+            return TrimMode.TIME, begin_ms, end_ms
         case _:
             raise invalid("strategy", f"{strategy} is not a trim strategy")
 
@@ -63,9 +76,7 @@ class Removal(UseCases):
         now = await self._index.read_clock(instance)
         delay = self._delete_delay_ms(instance)
         if strategy == TrimStrategy.TIMESTAMP and (begin < 0 or end < 0):
-            raise invalid("begin_timestamp" if begin < 0 else "end_timestamp", "must not be negative")
-        mode, begin_ms, end_ms = trim_span(strategy, begin * 1000, end * 1000 + 999 if end else None, now)
-        if begin_ms > end_ms:
-            raise invalid("begin_timestamp", "is after end_timestamp")
-        removed = await self._index.trim(instance, mode, begin_ms, end_ms, delay)
-        self._facts.add(instance.instance_id, removed_blocks=removed)
+            raise invalid(_NAMES[0] if begin < 0 else _NAMES[1], "must not be negative")
+        end_ms = end * 1000 + 999 if end else now
+        mode, begin_ms, end_ms = trim_span(strategy, begin * 1000, end_ms, now, _NAMES)
+        await self._index.trim(instance, mode, begin_ms, end_ms, delay)

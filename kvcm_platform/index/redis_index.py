@@ -343,8 +343,8 @@ class RedisIndex:
     @guarded
     async def trim(
         self, instance: InstanceEntry, mode: TrimMode, begin_ms: int, end_ms: int, delay_ms: int
-    ) -> int:
-        return await trims.trim(self, trims.Trim(instance, mode, begin_ms, end_ms, delay_ms))
+    ) -> None:
+        await trims.trim(self, trims.Trim(instance, mode, begin_ms, end_ms, delay_ms))
 
 
 def _fields(keys: Sequence[int]) -> list[bytes]:

@@ -21,6 +21,7 @@ from kvcm_platform.core.ports import TrimMode
 from kvcm_platform.core.registry import InstanceEntry, instance_from_dict
 
 from . import codec, gone, keyspace
+from .facts import FactsBuffer
 from .shards import ShardRef, shards_of
 
 if TYPE_CHECKING:
@@ -30,6 +31,8 @@ SCAN_COUNT = 512
 INLINE_SECONDS = 0.5
 """A trim that takes longer goes on in the background while the caller has its answer."""
 LEASE_MS = 15_000
+COUNT_SECONDS = 0.5
+"""What a trim has removed is counted so often while it goes on."""
 
 _background: set[asyncio.Task[bool]] = set()
 
@@ -74,40 +77,62 @@ async def begin(index: RedisIndex, wanted: Trim) -> Trim:
     return job
 
 
-async def trim(index: RedisIndex, wanted: Trim) -> int:
-    """Begins a trim; returns the locations marked by the time the caller is let go."""
+async def trim(index: RedisIndex, wanted: Trim) -> None:
+    """Begins a trim; what it has not done by the time the caller is let go goes on in the background."""
     job = await begin(index, wanted)
-    progress = Progress()
-    task = asyncio.ensure_future(run(index, job, progress))
+    task = asyncio.ensure_future(run(index, job, Progress()))
     _background.add(task)
     task.add_done_callback(_background.discard)
     done, _ = await asyncio.wait({task}, timeout=INLINE_SECONDS)
     if done:
         task.result()
-    return progress.marked
 
 
 async def run(index: RedisIndex, job: Trim, progress: Progress, deadline: float | None = None) -> bool:
     """Carries a trim out, from where it was left; one runner at a time holds its lease.
 
-    Returns whether it is over. Past `deadline` (of time.monotonic) it stops and stays on record.
+    Returns whether it is over. Past `deadline` (of time.monotonic) it stops and stays on record. What it
+    removes is counted here, as `removed_blocks` of the instance, whoever runs it.
     """
     lease, owner = f"{keyspace.TRIMS}:{job.id}", secrets.token_hex(8)
-    connection = index.connection
-    if not await connection.call("SET", lease, owner, "NX", "PX", LEASE_MS):
+    if not await index.connection.call("SET", lease, owner, "NX", "PX", LEASE_MS):
         return False
+    counts = FactsBuffer(f"trim:{job.id}")
+    try:
+        return await _carry_out(index, job, progress, counts, (lease, owner), deadline)
+    finally:
+        # One that fails midway has removed what it has removed.
+        await index.connection.pipeline(counts.take())
+
+
+async def _carry_out(
+    index: RedisIndex,
+    job: Trim,
+    progress: Progress,
+    counts: FactsBuffer,
+    held: tuple[str, str],
+    deadline: float | None,
+) -> bool:
+    """`held`: the trim's lease and who has it."""
+    connection, (lease, owner) = index.connection, held
     first, _, cursor = (await connection.call("HGET", keyspace.TRIM_CURSORS, job.id) or b"0:0").partition(
         b":"
     )
     span = Span(job.mode, job.delay_ms, job.begin_ms, job.end_ms, gone.trimmed(job.id))
+    counted_at = time.monotonic()
     for shard in shards_of(job.instance)[int(first) :]:
         while True:
             cursor, keys = await scan_keys(index, shard, cursor)
             for at in range(0, len(keys), SCAN_COUNT):
                 removed = await index.remove_chunk(job.instance, shard, span, keys[at : at + SCAN_COUNT])
                 progress.marked += removed.locations
+                if removed.locations:
+                    counts.add(job.instance.instance_id, removed_blocks=removed.locations)
             if cursor == b"0":
                 break
+            if time.monotonic() - counted_at > COUNT_SECONDS:
+                await connection.pipeline(counts.take())
+                counted_at = time.monotonic()
             await connection.call("HSET", keyspace.TRIM_CURSORS, job.id, b"%d:" % shard.shard + cursor)
             is_mine = await connection.call("FCALL", "kvcm_lease_keep", 1, lease, owner, LEASE_MS)
             if not is_mine or (deadline is not None and time.monotonic() > deadline):

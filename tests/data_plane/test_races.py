@@ -285,11 +285,3 @@ async def test_touches_outlive_a_new_generation(plane):
     plane.client.hset(BASE, "gen", 99)
     await plane.index.recency.flush()
     assert plane.client.zrange(keyspace.recency(BASE), 0, -1, withscores=True)[0][1] > before[0][1]
-
-
-async def test_trims_count_what_they_remove(plane):
-    await plane.write([1, 2, 3])
-    plane.facts.take()
-    await plane.service.trim_cache("model-a", 1, 0, 0)
-    counted = {command[2]: command[3] for command in plane.facts.take() if command[0] == "HINCRBY"}
-    assert counted["model-a|removed_blocks"] == 3

@@ -12,10 +12,12 @@ from kvcm_platform.core.errors import Code, DomainError
 from kvcm_platform.core.registry import ReclaimSettings
 from kvcm_platform.core.uris import parse_uri
 from kvcm_platform.core.use_cases import Blocks
-from kvcm_platform.index import codec, keyspace, leaving
+from kvcm_platform.index import codec, keyspace, leaving, trims
+from kvcm_platform.index.facts import decode
 from kvcm_platform.index.late_deletions import late_deletions
 from kvcm_platform.storage import marker
 from tests.support.data_plane import DataPlane, found, group, instance, storage
+from tests.support.reclaims import redis_of
 
 KEYS = list(range(1, 21))
 BASE = keyspace.instance(0xABC, 0)
@@ -272,6 +274,7 @@ async def test_trim_by_time_is_inclusive_and_by_finish_time(plane):
         (3, -1, 0, "begin_timestamp"),
         (3, 0, -1, "end_timestamp"),
         (3, 9, 5, "begin_timestamp"),
+        (3, 2_000_000_000, 0, "begin_timestamp"),
     ],
 )
 async def test_bad_trims_are_refused(plane, strategy, begin, end, field):
@@ -292,6 +295,29 @@ async def test_trim_of_metadata_makes_orphans(plane, disk):
     base = keyspace.storage(1)
     assert plane.client.hlen(keyspace.orphans(base)) == 20
     assert {name: int(v) for name, v in plane.client.hgetall(base).items()} == {b"ob": 20 * SLOT, b"on": 20}
+
+
+def removed_of(plane: DataPlane) -> tuple[int, int]:
+    """What the counter says and what the facts sum up to, of which history is made."""
+    redis = redis_of(plane)
+    told = sum(
+        decode(fields).instances["model-a"]["removed_blocks"]
+        for _, fields in redis.xrange(keyspace.FACTS)
+        if "removed_blocks" in decode(fields).instances.get("model-a", {})
+    )
+    return int(redis.hget(keyspace.COUNTERS, "model-a|removed_blocks") or 0), told
+
+
+@pytest.mark.parametrize("strategy", [ALL_CACHE, ALL_META, TIMESTAMP])
+async def test_a_trim_counts_what_it_removes_once(plane, monkeypatch, strategy):
+    monkeypatch.setattr(trims, "COUNT_SECONDS", 0.0)
+    await plane.write(range(1, 1501))
+    for _ in range(2):
+        await plane.service.trim_cache("model-a", strategy, 0, 0)
+        while redis_of(plane).hlen(keyspace.TRIMS):  # it goes on where the caller did not wait
+            await asyncio.sleep(0.01)
+        await asyncio.gather(*trims._background)
+        assert removed_of(plane) == (1500, 1500)
 
 
 async def test_a_trim_survives_the_process_that_began_it(plane, monkeypatch):
@@ -317,6 +343,7 @@ async def test_a_trim_survives_the_process_that_began_it(plane, monkeypatch):
     # Where that took longer than the delay, some are deleted already.
     assert set(await plane.statuses(keys)) <= {"DELETING", "NOT_FOUND"}
     assert plane.client.hlen(keyspace.TRIMS) == 0
+    assert removed_of(plane) == (3000, 3000), "by both processes"
 
 
 async def test_a_removed_instance_leaves_nothing_behind(plane, disk):

@@ -144,8 +144,6 @@ def _checked(acting: Actor, wish: TrimWish) -> str:
         raise invalid("strategy", f"must be one of {', '.join(STRATEGIES)}")
     if wish.strategy != "written" and (wish.begin or wish.end):
         raise invalid("begin" if wish.begin else "end", "is of the strategy written alone")
-    if wish.begin and wish.end and wish.begin > wish.end:
-        raise invalid("begin", "is after end")
     return str(instance_get(acting=acting, instance_id=wish.instance_id).group.name)
 
 

@@ -61,6 +61,7 @@ def test_a_span_of_time(
     assert held(ALL) == list(staying)
     assert sent == [DUTIES_TASK]
     assert not index.exists(keyspace.TRIMS)
+    assert int(index.hget(keyspace.COUNTERS, "model-a|removed_blocks")) == len(going)
 
 
 @pytest.mark.parametrize("strategy", ["all", "all_meta"])
