@@ -8,8 +8,8 @@ from apps.common.actor import Actor
 from apps.live.overview import Picture
 from apps.live.snapshots import SnapshotTopic
 from apps.usage.choices import RowKind
-from apps.usage.now import all_keys, rows_of
 from apps.usage.presentation import usage_shown
+from apps.usage.selectors.now import all_keys, rows_of
 
 SHOWN_AT_MOST = 300
 _EVERYBODY = Actor.system("live")

@@ -6,8 +6,8 @@ from dataclasses import asdict
 from typing import Any
 
 from apps.usage.choices import RowKind
-from apps.usage.now import UsageRow
-from apps.usage.plan import PlanRow
+from apps.usage.selectors.now import UsageRow
+from apps.usage.selectors.plan import PlanRow
 from kvcm_platform.core.growth import Growth, Outlook
 from kvcm_platform.core.points import Levels
 

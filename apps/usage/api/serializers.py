@@ -9,7 +9,7 @@ from rest_framework import serializers
 from apps.common.choices import choices_of
 from apps.storages.choices import STORAGE_TYPES
 from apps.usage.choices import KINDS, ROW_KINDS
-from apps.usage.history import AMOUNT_COLUMNS, LEVEL_COLUMNS
+from apps.usage.selectors.history import AMOUNT_COLUMNS, LEVEL_COLUMNS
 from kvcm_platform.core.growth import Confidence, State
 
 GROWTH_STATES = choices_of(State)

@@ -25,11 +25,11 @@ from apps.usage.api.serializers import (
     UsageRowOutput,
 )
 from apps.usage.choices import Kind, RowKind
-from apps.usage.history import SeriesHistory, Span, history, span_of
-from apps.usage.now import RowKey, all_keys, by_growth, group_keys, rows_of
-from apps.usage.plan import plan_keys, plan_of
 from apps.usage.presentation import plan_shown, quota_shown, usage_shown
-from apps.usage.series import series_seen
+from apps.usage.selectors.history import SeriesHistory, Span, history, span_of
+from apps.usage.selectors.now import RowKey, all_keys, by_growth, group_keys, rows_of
+from apps.usage.selectors.plan import plan_keys, plan_of
+from apps.usage.selectors.series import series_seen
 from kvcm_platform.core.errors import invalid
 
 _FIRST = int(datetime.min.replace(tzinfo=UTC).timestamp())

@@ -8,9 +8,9 @@ from typing import Any
 import redis
 
 from apps.usage.choices import KEPT_SECONDS, PLATFORM, Resolution
-from apps.usage.figures_of import amounts_form
 from apps.usage.models import Series
-from apps.usage.selectors import points_between, position
+from apps.usage.selectors.amounts import amounts_form
+from apps.usage.selectors.points import points_between, position
 from kvcm_platform.core.points import Amounts
 from kvcm_platform.index import keyspace
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from apps.usage.choices import Kind
 from apps.usage.models import Series
-from apps.usage.selectors import position
-from apps.usage.trends import seen_over
+from apps.usage.selectors.points import position
+from apps.usage.selectors.trends import seen_over
 
 _WINDOWS = ((6 * 3600, 300), (3600, 60), (900, 15))
 """Seconds looked at, in steps of so many; the longest of which half is known counts."""

@@ -17,7 +17,7 @@ from django.db.models import QuerySet
 from apps.usage.choices import KEPT_SECONDS, Resolution
 from apps.usage.models import Position, Sample, SamplingGap, SecondsChunk, Series
 from apps.usage.packing import buckets_text, unpack
-from apps.usage.selectors import SAMPLE_MEMBERS, point_of, position, samples_between
+from apps.usage.selectors.points import SAMPLE_MEMBERS, point_of, position, samples_between
 from kvcm_platform.core.points import COUNT_NAMES, LEVEL_NAMES, Point, merged
 
 _MINUTES_AT_ONCE = 5

@@ -21,12 +21,14 @@ from django.db import DatabaseError, transaction
 from apps.usage.choices import PLATFORM, Kind, Resolution, SeriesKey
 from apps.usage.models import Position, SamplingGap, SecondsChunk, Series
 from apps.usage.packing import pack
-from apps.usage.reading import GroupReading, levels_of_all, read_groups
-from apps.usage.selectors import levels_before
+from apps.usage.selectors.levels import levels_of_all
+from apps.usage.selectors.points import levels_before
 from apps.usage.tail import FactsTail, Second
+from kvcm_platform.core.levels import GroupReading
 from kvcm_platform.core.points import Amounts, Levels, Point, total
 from kvcm_platform.core.registry import Registry
 from kvcm_platform.index import registry as index_registry
+from kvcm_platform.index.group_readings import read_groups
 
 log = structlog.get_logger(__name__)
 

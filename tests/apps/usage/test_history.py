@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from apps.usage.choices import Kind, Resolution
-from apps.usage.history import POINTS_AT_MOST, history, span_of
 from apps.usage.models import Position, SamplingGap, SecondsChunk, Series
 from apps.usage.packing import pack
+from apps.usage.selectors.history import POINTS_AT_MOST, history, span_of
 from apps.usage.services import roll_up
 from kvcm_platform.core.points import Amounts, Levels, Point
 

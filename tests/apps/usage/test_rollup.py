@@ -10,7 +10,7 @@ import pytest
 from apps.usage.choices import KEPT_SECONDS, Kind, Resolution
 from apps.usage.models import Position, Sample, SamplingGap, SecondsChunk, Series
 from apps.usage.packing import buckets_of, pack
-from apps.usage.selectors import levels_before, points_between
+from apps.usage.selectors.points import levels_before, points_between
 from apps.usage.services import history_prune, roll_up
 from kvcm_platform.core.points import Amounts, Levels, Point
 

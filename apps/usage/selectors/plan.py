@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 from apps.common.actor import Actor
 from apps.usage.choices import Kind, RowKind
 from apps.usage.models import Series
-from apps.usage.now import RowKey, UsageRow, rows_of
-from apps.usage.selectors import position
-from apps.usage.trends import Seen, seen_over
+from apps.usage.selectors.now import RowKey, UsageRow, rows_of
+from apps.usage.selectors.points import position
+from apps.usage.selectors.trends import Seen, seen_over
 from kvcm_platform.core.capacity_plan import DAY, Advice, advice
 from kvcm_platform.core.growth import Growth, Outlook, outlook_of
 from kvcm_platform.core.points import Levels

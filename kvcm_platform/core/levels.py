@@ -1,4 +1,4 @@
-"""What every group, storage and instance holds now, out of what the shards pushed to their groups."""
+"""What a group, a type of storage in it, a storage or an instance holds, with its limit and marks. Pure."""
 
 from __future__ import annotations
 
@@ -6,20 +6,13 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-import redis
-
-from apps.usage.choices import Kind, SeriesKey
 from kvcm_platform.core.migration import capacity_of
 from kvcm_platform.core.points import Levels
 from kvcm_platform.core.reclaim.marks import Mark, mark_of, storage_mark
-from kvcm_platform.core.registry import GroupEntry, Registry, StorageEntry
-from kvcm_platform.core.types import STORAGE_TYPE_BY_WIRE, StorageType
-from kvcm_platform.index import keyspace
-from kvcm_platform.index.stats import parse_vector
-from kvcm_platform.index.storage_refs import number_of, type_of
+from kvcm_platform.core.registry import GroupEntry, StorageEntry
+from kvcm_platform.core.types import StorageType
 
-_WRITING, _SERVING, _PENDING, _BLOCKS = range(4)
-_STATES = {"w": _WRITING, "s": _SERVING, "p": _PENDING}
+WRITING, SERVING, PENDING, BLOCKS = range(4)
 Sums = list[int]
 """Bytes writing, serving and pending, and blocks of the first two."""
 
@@ -35,62 +28,9 @@ class GroupReading:
     by_type: dict[StorageType, Sums] = field(default_factory=lambda: defaultdict(lambda: [0, 0, 0, 0]))
 
 
-def read_groups(client: redis.Redis, groups: Mapping[str, GroupEntry]) -> dict[str, GroupReading]:
-    """One pipeline for all. A group whose own Redis is away is left out. Raises redis.RedisError.
-
-    `client` is `figures_client()`, to which one that is away seems empty: but every group has limits.
-    """
-    pipeline = client.pipeline(transaction=False)
-    for group in groups.values():
-        base = keyspace.group(group.number)
-        pipeline.hget(keyspace.group_limits(base), "total")
-        pipeline.hgetall(base)
-        pipeline.hgetall(keyspace.group_vectors(base))
-    replies = iter(pipeline.execute())
-    found = {}
-    for name in groups:
-        limit, totals, vectors = next(replies), next(replies), next(replies)
-        if limit is not None:
-            found[name] = _reading(totals, vectors)
-    return found
-
-
-def _reading(totals: Mapping[bytes, bytes], vectors: Mapping[bytes, bytes]) -> GroupReading:
-    reading = GroupReading(reserved_bytes=int(totals.get(b"r", 0)))
-    for wire, kind in STORAGE_TYPE_BY_WIRE.items():
-        reserved = int(totals.get(b"r:%d" % wire, 0))
-        if reserved:
-            reading.reserved_by_type[kind] = reserved
-    for shard, raw in vectors.items():
-        instance = int(shard.partition(b":")[0])
-        for (ref, state), (size, count) in parse_vector(raw).items():
-            what = _STATES[state]
-            _add(reading, ref, instance, what, size)
-            if what != _PENDING:
-                _add(reading, ref, instance, _BLOCKS, count)
-    return reading
-
-
-def _add(reading: GroupReading, ref: int, instance: int, what: int, amount: int) -> None:
-    reading.by_storage[number_of(ref)][what] += amount
-    reading.by_instance[instance][what] += amount
-    reading.by_type[type_of(ref)][what] += amount
-
-
-def levels_of_all(registry: Registry, readings: Mapping[str, GroupReading]) -> dict[SeriesKey, Levels]:
-    """The levels of what the registry has; groups without a reading and their instances are left out."""
-    found: dict[SeriesKey, Levels] = {}
-    for name, reading in readings.items():
-        if name in registry.groups:
-            found[SeriesKey(Kind.GROUP, name)] = group_levels(registry.groups[name], reading)
-    for storage in registry.storages.values():
-        found[SeriesKey(Kind.STORAGE, storage.name)] = storage_levels(storage, readings)
-    for instance in registry.instances.values():
-        known = readings.get(instance.group)
-        if known is not None:
-            key = SeriesKey(Kind.INSTANCE, instance.instance_id, instance.group)
-            found[key] = _levels(known.by_instance.get(instance.number, [0, 0, 0, 0]))
-    return found
+def instance_levels(number: int, reading: GroupReading) -> Levels:
+    """Of an instance of the group, which has no limit of its own."""
+    return _levels(reading.by_instance.get(number, [0, 0, 0, 0]))
 
 
 def group_levels(group: GroupEntry, reading: GroupReading) -> Levels:

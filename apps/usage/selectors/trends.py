@@ -9,7 +9,7 @@ from django.db.models import QuerySet
 
 from apps.usage.choices import Kind
 from apps.usage.models import Series
-from apps.usage.selectors import gaps_between, levels_before, points_between
+from apps.usage.selectors.points import gaps_between, levels_before, points_between
 from kvcm_platform.core.growth import Growth, trend_of, turnover_of
 from kvcm_platform.core.points import Levels, Point
 

@@ -16,11 +16,12 @@ from apps.storages.selectors import storage_list, storage_names
 from apps.storages.usage import RecentUsage, UsageByNumber, usage_of
 from apps.usage.choices import Kind, RowKind, SeriesKey
 from apps.usage.models import Series
-from apps.usage.reading import GroupReading, group_levels, marks_of_storage, read_groups, type_levels
 from kvcm_platform.core.growth import Growth, Outlook, growth_from_dict, outlook_of
+from kvcm_platform.core.levels import GroupReading, group_levels, marks_of_storage, type_levels
 from kvcm_platform.core.points import Levels
 from kvcm_platform.core.registry import GroupEntry
 from kvcm_platform.core.types import StorageType
+from kvcm_platform.index.group_readings import read_groups
 
 if TYPE_CHECKING:
     from apps.storages.models import Storage

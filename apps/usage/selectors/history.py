@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from apps.usage.choices import KEPT_SECONDS, Resolution, SeriesKey
-from apps.usage.figures_of import LATENCY_NAMES, RATE_NAMES, amounts_form
 from apps.usage.models import Series
-from apps.usage.selectors import gaps_between, levels_before, points_between, position
+from apps.usage.selectors.amounts import LATENCY_NAMES, RATE_NAMES, amounts_form
+from apps.usage.selectors.points import gaps_between, levels_before, points_between, position
 from kvcm_platform.core.points import COUNT_NAMES, LEVEL_NAMES, Amounts, Levels, Point
 
 POINTS_AT_MOST = 1000
