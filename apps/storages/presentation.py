@@ -54,7 +54,7 @@ def _shown(row: Storage, groups: list[str], usages: UsageByNumber | None) -> dic
         "low_watermark_ratio": row.low_watermark_ratio,
         "maintenance_note": row.maintenance_note,
         "health": _health(row),
-        "usage": None if usage is None else asdict(usage),
+        "usage": None if usage is None else _usage_shown(usage),
         "segments": [_segment(segment, usages) for segment in row.segments.all()],
         "groups": groups,
         "version": row.version,
@@ -77,6 +77,14 @@ def _health(row: Storage) -> dict[str, Any]:
         "device_used_bytes": row.device_used_bytes,
         "device_capacity_bytes": row.device_capacity_bytes,
         "free_bytes": row.free_bytes,
+    }
+
+
+def _usage_shown(usage: StorageUsage) -> dict[str, int]:
+    return {
+        "used_bytes": usage.used_bytes,
+        "pending_bytes": usage.pending_bytes,
+        "blocks": usage.blocks,
     }
 
 
@@ -114,7 +122,7 @@ def _segment(segment: StorageSegment, usages: UsageByNumber | None) -> dict[str,
         "state": segment.state,
         "size_bytes": segment.size_bytes,
         "used_bytes": segment.used_bytes,
-        "usage": None if usages is None else asdict(usages.get(segment.number, StorageUsage())),
+        "usage": None if usages is None else _usage_shown(usages.get(segment.number, StorageUsage())),
         "found_at": segment.found_at,
         "seen_at": segment.seen_at,
         "lost_at": segment.lost_at,

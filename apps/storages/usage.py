@@ -17,8 +17,6 @@ from kvcm_platform.index.storage_refs import number_of
 
 UsageByNumber = dict[int, StorageUsage]
 
-_PENDING = "p"
-
 
 def usage_by_storage(client: redis.Redis) -> UsageByNumber:
     """Usage by storage number, removed instances with data left included. Raises redis.RedisError."""
@@ -28,13 +26,8 @@ def usage_by_storage(client: redis.Redis) -> UsageByNumber:
     totals: UsageByNumber = {}
     for raw in pipeline.execute():
         for (ref, state), (size, count) in parse_usage(raw).items():
-            number, is_pending = number_of(ref), state == _PENDING
-            had = totals.get(number, StorageUsage())
-            totals[number] = StorageUsage(
-                used_bytes=had.used_bytes + size,
-                pending_bytes=had.pending_bytes + (size if is_pending else 0),
-                blocks=had.blocks + (0 if is_pending else count),
-            )
+            number, part = number_of(ref), StorageUsage.of_state(state, size, count)
+            totals[number] = totals.get(number, StorageUsage()) + part
     return totals
 
 
@@ -57,12 +50,7 @@ def usage_of(storage: Storage, usages: UsageByNumber) -> StorageUsage:
     """What lies on a storage and its segments, lost ones included."""
     total = StorageUsage()
     for number in storage.entry().numbers:
-        part = usages.get(number, StorageUsage())
-        total = StorageUsage(
-            total.used_bytes + part.used_bytes,
-            total.pending_bytes + part.pending_bytes,
-            total.blocks + part.blocks,
-        )
+        total += usages.get(number, StorageUsage())
     return total
 
 

@@ -35,9 +35,27 @@ class GroupUsage:
 
 @dataclass(frozen=True, slots=True)
 class StorageUsage:
+    """`used_bytes` counts writing, serving and pending deletion; `blocks` those written or served."""
+
     used_bytes: int = 0
     pending_bytes: int = 0
     blocks: int = 0
+    writing_bytes: int = 0
+
+    @classmethod
+    def of_state(cls, state: str, size: int, count: int) -> StorageUsage:
+        """Of what is in one state: w, s or p."""
+        if state == "p":
+            return cls(used_bytes=size, pending_bytes=size)
+        return cls(used_bytes=size, blocks=count, writing_bytes=size if state == "w" else 0)
+
+    def __add__(self, other: StorageUsage) -> StorageUsage:
+        return StorageUsage(
+            self.used_bytes + other.used_bytes,
+            self.pending_bytes + other.pending_bytes,
+            self.blocks + other.blocks,
+            self.writing_bytes + other.writing_bytes,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,13 +161,8 @@ def _instance_usage(entry: InstanceEntry, replies: Any) -> InstanceUsage:
     for _ in range(entry.shards):
         for (ref, state), (size, count) in parse_usage(next(replies)).items():
             number = number_of(ref)
-            had = by_storage.get(number, StorageUsage())
-            is_pending = state == "p"
-            by_storage[number] = StorageUsage(
-                had.used_bytes + size,
-                had.pending_bytes + (size if is_pending else 0),
-                had.blocks + (0 if is_pending else count),
-            )
+            part = StorageUsage.of_state(state, size, count)
+            by_storage[number] = by_storage.get(number, StorageUsage()) + part
             writing += count if state == "w" else 0
     return InstanceUsage(
         used_bytes=sum(usage.used_bytes for usage in by_storage.values()),

@@ -159,7 +159,8 @@ def _storage_row(
     limit, high, low = marks_of_storage(storage.entry())
     levels = Levels(
         used_bytes=usage.used_bytes,
-        serving_bytes=usage.used_bytes - usage.pending_bytes,
+        writing_bytes=usage.writing_bytes,
+        serving_bytes=usage.used_bytes - usage.pending_bytes - usage.writing_bytes,
         pending_bytes=usage.pending_bytes,
         blocks=usage.blocks,
         limit_bytes=limit,

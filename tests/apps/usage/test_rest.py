@@ -11,16 +11,21 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from apps.common.actor import Role
+from apps.common.redis_client import figures_client
 from apps.storages.models import Storage
-from apps.usage.choices import Kind, Resolution
+from apps.usage.choices import Kind, Resolution, RowKind, SeriesKey
 from apps.usage.live import narrowed, usage_picture
 from apps.usage.models import Position, Sample, SecondsChunk, Series
 from apps.usage.packing import pack
+from apps.usage.selectors.levels import levels_of_all
+from apps.usage.selectors.now import RowKey, rows_of
 from kvcm_platform.core.growth import Confidence, Growth, State, Trend
 from kvcm_platform.core.points import Amounts, Levels, Point
 from kvcm_platform.core.registry import Quota
 from kvcm_platform.core.types import StorageType
 from kvcm_platform.index import keyspace
+from kvcm_platform.index import registry as index_registry
+from kvcm_platform.index.group_readings import read_groups
 from tests.apps.usage.conftest import NFS, Platform
 from tests.factories.actors import ADMIN
 from tests.factories.objects import make_group, make_instance, make_storage
@@ -44,7 +49,10 @@ def held(index: redis.Redis, tmp_path: Path):
     )
     index.hset(
         keyspace.instance(entry.number, 0),
-        mapping={f"b:{NFS + storage.number}:s": 450, f"n:{NFS + storage.number}:s": 5},
+        mapping={
+            **{f"b:{NFS + storage.number}:s": 430, f"n:{NFS + storage.number}:s": 4},
+            **{f"b:{NFS + storage.number}:w": 20, f"n:{NFS + storage.number}:w": 1},
+        },
     )
     index.hset(keyspace.instance(entry.number, 0), f"b:{NFS + storage.number}:p", 50)
     index.hset(keyspace.group(group.row.number), mapping={"r": 20, "r:4": 20})
@@ -97,6 +105,16 @@ def test_usage_of_groups_types_and_storages(api, held) -> None:
         20.0,
     )
     assert rows["group", "other"]["growth"]["state"] == "unknown"
+
+
+def test_a_storage_holds_the_same_now_and_in_the_history(held) -> None:
+    """20 of its 500 bytes are being written, 50 wait for their deletion."""
+    (now,) = rows_of([RowKey(RowKind.STORAGE, "nfs_a")], acting=ADMIN)
+    client = figures_client()
+    registry = index_registry.read(client)
+    then = levels_of_all(registry, read_groups(client, registry.groups))
+    assert now.levels == then[SeriesKey(Kind.STORAGE, "nfs_a")]
+    assert now.levels == Levels(500, 20, 430, 50, 0, 5, limit_bytes=2000)
 
 
 def test_usage_is_chosen_ordered_and_paged(api, held) -> None:
