@@ -23,7 +23,7 @@ from apps.usage.models import Position, SamplingGap, SecondsChunk, Series
 from apps.usage.packing import pack
 from apps.usage.selectors.levels import levels_of_all
 from apps.usage.selectors.points import levels_before
-from apps.usage.tail import FactsTail, Second
+from apps.usage.services.traffic import Second, Traffic
 from kvcm_platform.core.levels import GroupReading
 from kvcm_platform.core.points import Amounts, Levels, Point, total
 from kvcm_platform.core.registry import Registry
@@ -49,7 +49,7 @@ class Overtaken(Exception):
 @dataclass(slots=True)
 class _State:
     position: Position
-    tail: FactsTail
+    traffic: Traffic
     series: dict[SeriesKey, int]
     last: dict[SeriesKey, Levels]
     """As they were read last."""
@@ -91,7 +91,7 @@ class Sampler:
             self._state = _load(now)
         state = self._state
         self._read_registry(client)
-        state.tail.follow(
+        state.traffic.follow(
             *(client, self._registry, state.last.get, state.seconds),
             first=state.position.seconds_done,
             last=max(now, state.position.seconds_done),
@@ -160,7 +160,7 @@ def _load(now: int) -> _State:
     levels = {row.key: before.get(row.pk, Levels()) for row in live}
     return _State(
         position=position,
-        tail=FactsTail(position.facts_id),
+        traffic=Traffic(position.facts_id),
         series={row.key: row.pk for row in rows},
         ended={row.key for row in rows if row.ended_at is not None},
         last=levels,

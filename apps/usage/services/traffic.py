@@ -17,14 +17,10 @@ from apps.usage.choices import PLATFORM, Kind, SeriesKey
 from apps.usage.packing import is_bucket_count
 from kvcm_platform.core.points import Amounts, Levels, add_buckets
 from kvcm_platform.core.registry import InstanceEntry, Registry
-from kvcm_platform.index import keyspace, streams
 from kvcm_platform.index.facts import Facts, decode
+from kvcm_platform.index.facts_tail import FactsTail
 
 log = structlog.get_logger(__name__)
-_ENTRIES_A_READ = 1000
-_READS_AT_MOST = 25
-"""The stream holds 20,000 entries; what comes meanwhile waits for the next look."""
-
 MOST_REMOVED = 10_000
 """Removed instances that are remembered: what comes of one later still counts for its group."""
 
@@ -52,11 +48,11 @@ class Second:
         return sums
 
 
-class FactsTail:
-    """Reads on from `position`, the id of an entry that is counted already."""
+class Traffic:
+    """Counts on from `position`, the id of an entry of the stream that is counted already."""
 
     def __init__(self, position: str) -> None:
-        self._read_id = position
+        self._tail = FactsTail(position)
         self._known: dict[str, InstanceEntry] = {}
 
     def follow(
@@ -77,33 +73,15 @@ class FactsTail:
         if len(self._known) > MOST_REMOVED + len(registry.instances):
             self._known.clear()
         self._known.update(registry.instances)
-        for _ in range(_READS_AT_MOST):
-            entries = client.xrange(keyspace.FACTS, min=f"({self._read_id}", count=_ENTRIES_A_READ)
-            for raw_id, fields in entries:
-                entry_id = raw_id.decode()
-                at = min(max(int(entry_id.partition("-")[0]) // 1000, first), last)
-                second = seconds[at]
-                try:
-                    self._add(second, decode(fields), levels_of)
-                except (AttributeError, KeyError, TypeError, ValueError) as error:
-                    # Of a process of another version: the history goes on without it.
-                    log.error("an entry of the facts cannot be read", entry=entry_id, reason=repr(error))
-                self._read_id = second.last_id = entry_id
-            if len(entries) < _ENTRIES_A_READ:
-                break
-        if not entries:
-            self._follow_back(client)
-
-    def _follow_back(self, client: redis.Redis) -> None:
-        """Go on from the newest entry where the stream ends before what was read.
-
-        It is another one then, of a server that lost everything and whose clock is behind: its ids would
-        not be later for as long as the clocks differ. What it has may be counted already, so that is left.
-        """
-        newest = streams.newest(client, keyspace.FACTS)
-        if newest != streams.START and streams.is_before(newest, self._read_id):
-            log.warning("the facts begin anew: the index is an earlier one", position=self._read_id)
-            self._read_id = newest
+        for entry_id, fields in self._tail.entries(client):
+            at = min(max(int(entry_id.partition("-")[0]) // 1000, first), last)
+            second = seconds[at]
+            try:
+                self._add(second, decode(fields), levels_of)
+            except (AttributeError, KeyError, TypeError, ValueError) as error:
+                # Of a process of another version: the history goes on without it.
+                log.error("an entry of the facts cannot be read", entry=entry_id, reason=repr(error))
+            second.last_id = entry_id
 
     def _add(self, second: Second, facts: Facts, levels_of: LevelsOf) -> None:
         for instance_id in facts.instances.keys() | facts.latencies.keys():
