@@ -106,7 +106,12 @@ class ReclaimBook:
                 book.troubles[name] = Trouble.loads(raw)
             except (ValueError, KeyError, TypeError) as error:
                 await self._drop(keyspace.RECLAIM_TROUBLES, name, error)
-        book.last = {name: int(at) for name, at in await self._hash(keyspace.RECLAIM_LAST)}
+        for name, raw in await self._hash(keyspace.RECLAIM_LAST):
+            try:
+                group_of_last(name)
+                book.last[name] = int(raw)
+            except ValueError as error:
+                await self._drop(keyspace.RECLAIM_LAST, name, error)
         for run_id in set(book.open) & set(book.settling):
             # Its old place may be that of the group's next run by now: only the holder of the lease knows.
             del book.open[run_id]
@@ -140,8 +145,9 @@ class ReclaimBook:
                 if raw is None or name in opened:
                     book.requests.pop(name, None)
         kinds = [last_name(group_number, kind) for kind in (MARKS, TTL)]
-        for name, at in zip(kinds, await self._call("HMGET", keyspace.RECLAIM_LAST, *kinds), strict=True):
-            book.last[name] = int(at or 0)
+        for name, raw in zip(kinds, await self._call("HMGET", keyspace.RECLAIM_LAST, *kinds), strict=True):
+            with suppress(ValueError):  # which the next reading of all takes out
+                book.last[name] = int(raw or 0)
 
     async def _runs(self, key: str, names: Sequence[str]) -> dict[str, OpenRun]:
         """By run id; what cannot be read is taken out by the next reading of all."""
@@ -232,7 +238,7 @@ def last_name(group_number: int, kind: str) -> str:
 
 
 def group_of_last(name: str) -> int:
-    """The group's number of a `last_name`."""
+    """The group's number of a `last_name`. Raises ValueError for what is none."""
     return int(name.partition(":")[0])
 
 

@@ -12,6 +12,7 @@ from kvcm_platform.duties import reclaim as rounds
 from kvcm_platform.duties import reclaim_work
 from kvcm_platform.index import keyspace
 from kvcm_platform.index.codec import pack_keys, unpack_keys
+from kvcm_platform.index.reclaim_book import ReclaimBook
 from tests.support.data_plane import DataPlane, group, instance
 from tests.support.reclaims import KIB, Died, age, ask, dying, limited, reclaim, redis_of, reports, served
 
@@ -198,6 +199,25 @@ async def test_a_group_that_is_removed_has_no_trouble_any_more(plane, monkeypatc
     await reclaim(plane)
     assert troubles(plane) == {}
     assert redis_of(plane).hlen(keyspace.RECLAIM_LAST) == 0
+
+
+@pytest.mark.parametrize("name", ["1:marks", "soon"])
+async def test_a_time_that_is_none_holds_nothing_up(plane, monkeypatch, name):
+    """Neither where the book is read nor where a group's part is read again."""
+    await filled(plane)
+    redis = redis_of(plane)
+    redis.hset(keyspace.RECLAIM_LAST, name, "soon")
+    read = ReclaimBook.read
+
+    async def then_junk(self):
+        book = await read(self)
+        assert redis.hget(keyspace.RECLAIM_LAST, name) is None, "it was taken out"
+        redis.hset(keyspace.RECLAIM_LAST, name, "again")
+        return book
+
+    monkeypatch.setattr(ReclaimBook, "read", then_junk)
+    assert (await reclaim(plane)).marked_blocks == 15
+    assert troubles(plane) == {}
 
 
 async def test_the_time_of_a_round_is_kept(plane):
