@@ -16,14 +16,13 @@ import structlog
 from redis.exceptions import RedisError
 
 from kvcm_platform.core.reclaim.marks import ReclaimUsage, Subject, demands
-from kvcm_platform.core.reclaim.runs import ReclaimRequest, RunReport, RunState, Stop, Trigger
+from kvcm_platform.core.reclaim.runs import ReclaimRequest, RunReport, RunState, Stop
 from kvcm_platform.core.registry import GroupEntry
 from kvcm_platform.duties.reclaim_age import is_aged
 from kvcm_platform.duties.reclaim_group import MOST_ERRORS, GroupTask, GroupWork
 from kvcm_platform.duties.reclaim_hold import reclaim_hold
 from kvcm_platform.duties.reclaim_removed import end_removed
 from kvcm_platform.duties.reclaim_settling import account, is_reachable, settle
-from kvcm_platform.duties.reclaim_targets import request_dict
 from kvcm_platform.duties.reclaim_troubles import Troubles
 from kvcm_platform.duties.reclaim_work import GroupPlace
 from kvcm_platform.duties.session import IndexSession
@@ -242,13 +241,10 @@ class Round:
         """Requests that were cancelled before they began."""
         for request in list(task.requests):
             if request.id in self._known.cancels:
-                report = RunReport(
-                    *(request.id, request.group, Trigger.REQUEST, RunState.CANCELLED),
+                report = RunReport.not_begun(
+                    *(request, RunState.CANCELLED, Stop.CANCELLED, self._index.now_ms()),
                     policy=task.group.reclaim.policy.value,
                     budget=task.group.reclaim.budget.value,
-                    request=request_dict(request),
-                    ended_ms=self._index.now_ms(),
-                    stop=Stop.CANCELLED.value,
                 )
                 await self._book.report(report)
                 await self._book.refuse(request)
@@ -275,8 +271,7 @@ class Round:
         run.errors += 1
         run.report.detail = f"{type(error).__name__}: {error}"
         if run.errors >= MOST_ERRORS:
-            run.report.state, run.report.stop = RunState.DELETING, Stop.ERRORS.value
-            run.report.marked_ms = self._index.now_ms()
+            run.report.choose_no_more(Stop.ERRORS, self._index.now_ms())
             await self._book.settle(run)
         else:
             await self._book.save(run)

@@ -16,7 +16,6 @@ from kvcm_platform.duties.reclaim_targets import (
     is_to_low_marks,
     lowering,
     narrowed,
-    request_dict,
     request_scope,
     scope_dict,
     target_of,
@@ -234,7 +233,7 @@ class GroupWork:
 
     async def _requested(self, request: ReclaimRequest) -> None:
         run = self._new_run(Trigger.REQUEST, request.id)
-        run.report.request = request_dict(request)
+        run.report.request = request.to_dict()
         run.report.began_ms = self._place.hold.index.now_ms()
         reason = unfit(self._place.registry, self._place.instances, request)
         if reason:

@@ -5,10 +5,9 @@ from __future__ import annotations
 import structlog
 
 from kvcm_platform.core.reclaim.open_run import OpenRun
-from kvcm_platform.core.reclaim.runs import ReclaimRequest, RunReport, RunState, Stop, Trigger
+from kvcm_platform.core.reclaim.runs import ReclaimRequest, RunReport, RunState, Stop
 from kvcm_platform.duties.reclaim_hold import reclaim_hold
 from kvcm_platform.duties.reclaim_settling import is_reachable, settle
-from kvcm_platform.duties.reclaim_targets import request_dict
 from kvcm_platform.duties.session import IndexSession
 from kvcm_platform.index import waking
 from kvcm_platform.index.reclaim_book import Book, ReclaimBook, group_of_last
@@ -44,23 +43,15 @@ async def end_removed(session: IndexSession, book: ReclaimBook, known: Book, ref
 
 
 async def _refuse(session: IndexSession, book: ReclaimBook, request: ReclaimRequest) -> None:
-    report = RunReport(
-        *(request.id, request.group, Trigger.REQUEST, RunState.FAILED),
-        policy="",
-        budget="",
-        request=request_dict(request),
-        ended_ms=session.index.now_ms(),
-        stop=Stop.GONE.value,
-        detail=f"group {request.group} does not exist",
-    )
+    detail = f"group {request.group} does not exist"
+    report = RunReport.not_begun(request, RunState.FAILED, Stop.GONE, session.index.now_ms(), detail=detail)
     await book.report(report)
     await book.refuse(request)
 
 
 async def _end(session: IndexSession, book: ReclaimBook, run: OpenRun) -> bool:
     if run.report.state is RunState.CHOOSING:
-        run.report.state, run.report.stop = RunState.DELETING, Stop.GONE.value
-        run.report.marked_ms = session.index.now_ms()
+        run.report.choose_no_more(Stop.GONE, session.index.now_ms())
         await book.settle(run)
         await book.report(run.report)
     return is_reachable(session, run) and await settle(session, session.index, book, run)

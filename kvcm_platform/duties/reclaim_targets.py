@@ -25,10 +25,6 @@ def scope_dict(one: Demand) -> dict[str, object]:
     }
 
 
-def request_dict(request: ReclaimRequest) -> dict[str, object]:
-    return {name: getattr(request, name) for name in request.__dataclass_fields__}
-
-
 def target_of(one: Demand) -> Target:
     name = (one.scope.value, one.subject)
     return Target(name, one.need, one.scope is Scope.KEYS, one.numbers, one.instance_number)

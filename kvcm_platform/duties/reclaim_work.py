@@ -11,7 +11,7 @@ import structlog
 from kvcm_platform.core.reclaim.open_run import OpenRun
 from kvcm_platform.core.reclaim.order import Pick
 from kvcm_platform.core.reclaim.plan import Plan
-from kvcm_platform.core.reclaim.runs import RunState, Stop, share_add
+from kvcm_platform.core.reclaim.runs import Stop, share_add
 from kvcm_platform.core.registry import GroupEntry, InstanceEntry, Registry
 from kvcm_platform.core.removal import delete_delay_ms
 from kvcm_platform.duties.reclaim_choice import PLAN_BLOCKS, Choice, Target
@@ -218,7 +218,7 @@ class RunWork:
         """It chooses no more; what it marked waits for its deletion."""
         await self._place.hold.keep()
         report = self.run.report
-        report.state, report.stop = RunState.DELETING, stop.value
-        report.marked_ms, report.used_after_bytes = self._index.now_ms(), used_after
+        report.choose_no_more(stop, self._index.now_ms())
+        report.used_after_bytes = used_after
         await self._place.book.settle(self.run)
         await self._place.book.report(report)

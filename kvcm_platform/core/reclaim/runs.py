@@ -92,6 +92,9 @@ class ReclaimRequest:
             raise ValueError(f"percent is {found.percent!r}")
         return found
 
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
 
 def share_add(shares: dict[K, list[int]], name: K, blocks: int, size: int) -> None:
     """Adds to one of several [blocks, bytes]."""
@@ -145,6 +148,31 @@ class RunReport:
     busy_ms: int = 0
     stop: str = ""
     detail: str = ""
+
+    @classmethod
+    def not_begun(
+        cls,
+        request: ReclaimRequest,
+        state: RunState,
+        stop: Stop,
+        now_ms: int,
+        *,
+        policy: str = "",
+        budget: str = "",
+        detail: str = "",
+    ) -> RunReport:
+        """The end of a request that never became a run."""
+        return cls(
+            *(request.id, request.group, Trigger.REQUEST, state, policy, budget),
+            request=request.to_dict(),
+            ended_ms=now_ms,
+            stop=stop.value,
+            detail=detail,
+        )
+
+    def choose_no_more(self, stop: Stop, now_ms: int) -> None:
+        """What was marked waits for its deletion from now on."""
+        self.state, self.stop, self.marked_ms = RunState.DELETING, stop.value, now_ms
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
