@@ -1,7 +1,7 @@
 """Looks for shards and groups that lost single keys by themselves, and makes them whole (index/damage.py).
 
-A look costs one small function a shard. What does not fit must not fit in two looks in a row, so that
-nothing is judged by what a Cluster shows while it moves slots.
+A look costs one small function a shard and one a group, many of them in one round trip. What does not fit
+must not fit in two looks in a row, so that nothing is judged by what a Cluster shows while it moves slots.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import json
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import structlog
 
@@ -30,6 +31,8 @@ LOOK_MS = 5000
 REMEMBER_MS = 60_000
 """A look counts for nothing when the next one is later."""
 SHARDS_ASKED = 500
+GROUPS_ASKED = 64
+"""In one turn, as the totals of each are summed up anew."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,14 +79,7 @@ class DamageCheck:
         for base, one in suspects.items():
             if one.lost & set(before.get(base, ())) and time.monotonic() < self._deadline:
                 found[base] = await self._mend(one)
-        for group in self._session.registry.groups.values():
-            if group.number not in self._session.cut_off:
-                lost = await self._mend_group(group)
-                if lost:
-                    now = time.time()
-                    subject = f"Group {group.name}"
-                    base = keyspace.group(group.number)
-                    found[base] = Damage(subject, group.name, tuple(sorted(lost)), now, now)
+        found.update(await self._groups())
         return await self._note(found) if found else []
 
     async def _note(self, found: dict[str, Damage]) -> list[Damage]:
@@ -144,34 +140,52 @@ class DamageCheck:
         self._index.on_removal(one.entry)
         return replace(found, mended_at=time.time(), blocks=mending.blocks_lost)
 
-    async def _mend_group(self, group: GroupEntry) -> set[Lost]:
+    async def _groups(self) -> dict[str, Damage]:
+        """What groups had lost and have again, by the base of their keys."""
+        wanted = [
+            group
+            for group in self._session.registry.groups.values()
+            if group.number not in self._session.cut_off
+        ]
+        found: dict[str, Damage] = {}
+        for at in range(0, len(wanted), GROUPS_ASKED):
+            part = wanted[at : at + GROUPS_ASKED]
+            looks = [_look(keyspace.group(group.number)) for group in part]
+            replies = iter(await self._index.connection.pipeline([one for look in looks for one in look]))
+            for group, look in zip(part, looks, strict=True):
+                lost = await self._lost_of(group, [next(replies) for _ in look])
+                if lost:
+                    now = time.time()
+                    found[keyspace.group(group.number)] = Damage(
+                        f"Group {group.name}", group.name, tuple(sorted(lost)), now, now
+                    )
+        return found
+
+    async def _lost_of(self, group: GroupEntry, replies: Sequence[Any]) -> set[Lost]:
+        """`replies` to the group's `_look`, which has put its totals right; the rest is mended here."""
+        has_totals, used, vectors, has_limits, deadlines, reservations, is_changed = replies
         base, call = keyspace.group(group.number), self._index.connection.call
-        (
-            has_totals,
-            used,
-            vectors,
-            has_limits,
-            deadlines,
-            reservations,
-        ) = await self._index.connection.pipeline(
-            [
-                ("EXISTS", base),
-                ("HGET", base, "u"),
-                ("HLEN", keyspace.group_vectors(base)),
-                ("HEXISTS", keyspace.group_limits(base), "total"),
-                ("ZCARD", keyspace.group_reservation_deadlines(base)),
-                ("HLEN", keyspace.group_reservations(base)),
-            ]
-        )
         lost: set[Lost] = set()
         if not has_limits:
             await call("FCALL", "kvcm_limits", *limits_command(group, group.version)[2:])
             lost.add(Lost.LIMITS)
         if deadlines != reservations and await call("FCALL", "kvcm_mend_reservations", 1, base):
             lost.add(Lost.RESERVATIONS)
-        is_changed = await call("FCALL", "kvcm_retotal", 1, base)
         if is_changed and ((vectors and not has_totals) or (not vectors and int(used or 0) > 0)):
             lost.add(Lost.TOTALS)
         elif is_changed:
             log.info("totals of a group were put right", group=group.name)
         return lost
+
+
+def _look(base: str) -> list[tuple[object, ...]]:
+    """The commands of a look at a group: what is there, and then its totals are put right."""
+    return [
+        ("EXISTS", base),
+        ("HGET", base, "u"),
+        ("HLEN", keyspace.group_vectors(base)),
+        ("HEXISTS", keyspace.group_limits(base), "total"),
+        ("ZCARD", keyspace.group_reservation_deadlines(base)),
+        ("HLEN", keyspace.group_reservations(base)),
+        ("FCALL", "kvcm_retotal", 1, base),
+    ]

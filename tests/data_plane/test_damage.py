@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import random
+import time
 from contextlib import suppress
 
 import pytest
 
 from kvcm_platform.core.errors import DomainError
 from kvcm_platform.core.use_cases import Blocks
+from kvcm_platform.duties.damage import DamageCheck
 from kvcm_platform.index import damage, functions, keyspace
 from kvcm_platform.index.damage import Damage
 from tests.support.data_plane import DataPlane, data_plane, group, instance, storage
@@ -238,6 +240,41 @@ async def test_limits_that_were_lost_are_published_again(plane):
     assert (found.subject, found.lost) == ("Group default", ("limits of the group",))
     assert plane.client.hgetall(keyspace.group_limits(GROUP)) == before
     await plane.write([1])
+
+
+async def test_a_look_at_many_groups_takes_no_more_turns_than_one_at_a_single_one(plane, monkeypatch):
+    """And each of them is looked at."""
+    turns = 0
+
+    def counted(name):
+        original = getattr(plane.index.connection, name)
+
+        async def turn(*args, **options):
+            nonlocal turns
+            turns += 1
+            return await original(*args, **options)
+
+        monkeypatch.setattr(plane.index.connection, name, turn)
+
+    counted("call")
+    counted("pipeline")
+
+    async def turns_of_a_look():
+        nonlocal turns
+        plane.client.delete(keyspace.DAMAGE_LOOKED)
+        session = await plane.session()
+        before = turns
+        damages = await DamageCheck(session, time.monotonic() + 60).run()
+        return turns - before, [(one.subject, one.lost) for one in damages]
+
+    few, found = await turns_of_a_look()
+    assert (few > 0, found) == (True, [])
+    plane.publish(2, *(group(name=f"more-{number}", number=number) for number in range(2, 52)))
+    assert await turns_of_a_look() == (few, [])
+    for number in (2, 51):
+        plane.client.delete(keyspace.group_limits(keyspace.group(number)))
+    _, found = await turns_of_a_look()
+    assert found == [(f"Group more-{number}", ("limits of the group",)) for number in (2, 51)]
 
 
 async def test_a_shard_is_made_whole_while_it_is_written_to(plane):
