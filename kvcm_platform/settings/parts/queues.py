@@ -108,14 +108,14 @@ def _broker_tls(url: str) -> dict[str, Any]:
 def channel_layers(env: Env) -> dict[str, Any]:
     return {
         "default": {
-            "BACKEND": "channels_redis.core.RedisChannelLayer",
+            "BACKEND": "apps.live.layer.LiveLayer",
             "CONFIG": {"hosts": [_channels_host(env.channels_url)], "prefix": "kvcm:live", "expiry": 30},
         }
     }
 
 
 _CHANNELS_SECONDS = 10
-"""The layer asks Redis to wait 5 s for a message: a client that gives up as soon ends idle live sockets."""
+"""Above what the layer asks Redis to wait for a message: a client that gives up first ends idle sockets."""
 
 
 def _channels_host(url: str) -> dict[str, Any]:

@@ -8,8 +8,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from channels_redis.core import RedisChannelLayer
 
+from apps.live.layer import LiveLayer
 from kvcm_platform.settings.env import BadSetting, Env
 from kvcm_platform.settings.parts.database import databases
 from kvcm_platform.settings.parts.queues import celery_settings, channel_layers, kombu_url
@@ -82,7 +82,7 @@ def test_redis_addresses_of_the_other_users(tmp_path: Path) -> None:
 @pytest.mark.parametrize("url", ["redis://h", "rediss://h:7", "redis+sentinel://a:1,b:2/index"])
 def test_channels_wait_longer_for_an_answer_than_redis_is_asked_to_wait(tmp_path: Path, url: str) -> None:
     (host,) = channel_layers(env(tmp_path, KVCM_REDIS_URL=url))["default"]["CONFIG"]["hosts"]
-    assert host["socket_timeout"] > RedisChannelLayer.brpop_timeout
+    assert host["socket_timeout"] > LiveLayer.brpop_timeout
 
 
 @pytest.mark.parametrize("name", ["KVCM_BROKER_URL", "KVCM_CHANNELS_URL"])

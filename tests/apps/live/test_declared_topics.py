@@ -9,7 +9,6 @@ from datetime import timedelta
 
 import pytest
 from asgiref.sync import sync_to_async
-from channels_redis.core import RedisChannelLayer
 from django.db import OperationalError
 from django.utils import timezone
 
@@ -19,6 +18,7 @@ from apps.alerts.models import Alert, AlertGroup
 from apps.common.actor import Actor, Role
 from apps.live import consumers, snapshots
 from apps.live.access import ticket_issue
+from apps.live.layer import LiveLayer
 from apps.live.snapshots import SnapshotTopic, snapshot_feed
 from apps.live.topics import topics
 from tests.factories.objects import make_storage
@@ -207,6 +207,6 @@ async def test_storages_are_pushed(connect, account, tmp_path) -> None:
 
 async def test_a_socket_to_which_nothing_is_said_for_long_stays_open(connect, account) -> None:
     socket = await connect(await sync_to_async(account)())
-    await asyncio.sleep(RedisChannelLayer.brpop_timeout + 1)  # The layer's wait ended without a message.
+    await asyncio.sleep(LiveLayer.brpop_timeout + 1)  # The layer's wait ended without a message.
     await socket.send_json(SUBSCRIBE)
     assert (await socket.receive_json())["kind"] == "snapshot"

@@ -12,8 +12,8 @@ import kombu
 import pytest
 import pytest_asyncio
 import redis
-from channels_redis.core import RedisChannelLayer
 
+from apps.live.layer import LiveLayer
 from kvcm_platform.core.errors import Code, DomainError
 from kvcm_platform.core.use_cases import Blocks
 from kvcm_platform.index import blocking, keyspace
@@ -203,7 +203,7 @@ async def test_queues_and_channels_behind_sentinels(watched, tmp_path):
         assert message.payload == "task"
         message.ack()
     assert b"kvcm-test" in b" ".join(watched.master.client.keys("*kvcm-test*"))
-    layer = RedisChannelLayer(**channel_layers(known)["default"]["CONFIG"])
+    layer = LiveLayer(**channel_layers(known)["default"]["CONFIG"])
     channel = await layer.new_channel()
     await layer.group_add("group", channel)
     await layer.group_send("group", {"type": "live.message"})
