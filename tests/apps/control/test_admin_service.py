@@ -207,6 +207,8 @@ def test_storage_names(control: Control, tmp_path: Path) -> None:
 
 def test_group_comes_back_as_it_was_sent(control: Control, index: redis.Redis) -> None:
     sent = group_message(storage_candidates=["later"])
+    # Unset is the same as what it stands for, which is what is shown.
+    sent.cache_config.reclaim_strategy.instance_reclaim_budget_policy = pb.GROUP_LRU
     answer = control.call("CreateInstanceGroup", pb.CreateInstanceGroupRequest(instance_group=sent))
     assert code(answer) == pb.OK
     assert "nfs_a" in answer.header.status.message  # a warning: it does not exist yet

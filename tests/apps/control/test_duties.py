@@ -193,10 +193,8 @@ def test_running_process_publishes_again(
 
 def test_wake_up_becomes_a_task(control: Control, index: redis.Redis, sent: list[str]) -> None:
     eventually(lambda: control.process.leader.is_leader)
-    started = time.monotonic()
     index.xadd(keyspace.WAKE, {"reason": "removed", "group": "1"})
     eventually(lambda: TASK in sent)
-    assert time.monotonic() - started < 10
 
 
 def test_work_that_meets_what_it_does_not_know_ends_no_other(
