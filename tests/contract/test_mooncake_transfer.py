@@ -125,10 +125,10 @@ def test_a_hung_master_costs_the_time_limit_and_then_nothing(own: MooncakeMaster
         own.stop_answering()
         began = time.monotonic()
         assert "no answer" in reason(transfer.read_batch(uris)[1])
-        assert time.monotonic() - began < CALL_SECONDS + 1
+        assert time.monotonic() - began < 3 * CALL_SECONDS
         began = time.monotonic()
         assert "the next try is soon" in reason(transfer.read_batch(uris)[0])
-        assert time.monotonic() - began < 0.2
+        assert time.monotonic() - began < CALL_SECONDS / 2
         # From now on one of all who ask waits for the store, for its time limit at most.
         waits = []
         while time.monotonic() < began + 4 * CALL_SECONDS:
@@ -140,8 +140,11 @@ def test_a_hung_master_costs_the_time_limit_and_then_nothing(own: MooncakeMaster
                 thread.join()
             waits.append(time.monotonic() - since)
             threads[0].join()
-        assert max(waits) < CALL_SECONDS + 1
-        assert len(waits) > 20
+        assert max(waits) < 3 * CALL_SECONDS
+        # The span has room for four tries at most: whoever asks meanwhile is answered at once.
+        tries = sum(one > CALL_SECONDS / 2 for one in waits)
+        assert tries <= 4
+        assert len(waits) > tries
         own.go_on()
         eventually(lambda: transfer.read_batch(uris) == [data for _, data in blocks], seconds=30)
     finally:
@@ -265,12 +268,19 @@ def answers(client: StoreClient) -> bool:
         return False
 
 
+def _content(path: Path) -> bytes:
+    """Of a file of /proc; empty once the thread or process is gone."""
+    try:
+        return path.read_bytes()
+    except (FileNotFoundError, ProcessLookupError):
+        return b""
+
+
 def children(parent: int = os.getpid()) -> list[int]:
     """Store clients that a process started."""
     found = []
     for task in Path(f"/proc/{parent}/task").iterdir():
-        for pid in (task / "children").read_text().split():
-            command = Path(f"/proc/{pid}/cmdline")
-            if command.exists() and b"mooncake_process" in command.read_bytes():
+        for pid in _content(task / "children").split():
+            if b"mooncake_process" in _content(Path(f"/proc/{int(pid)}/cmdline")):
                 found.append(int(pid))
     return found
