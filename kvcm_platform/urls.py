@@ -16,6 +16,7 @@ api = [
     path("", include("apps.copies.api.urls")),
     path("", include("apps.usage.api.urls")),
     path("", include("apps.capacity.api.urls")),
+    path("optimizer/", include("apps.optimizer_reports.api.urls")),
     re_path(
         r"^schema/?$",
         SpectacularJSONAPIView.as_view(permission_classes=SCHEMA_PERMISSIONS, schema=None),

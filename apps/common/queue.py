@@ -15,6 +15,8 @@ COPIES_TASK = "apps.copies.tasks.run_copies"
 """Sent by whoever knows that blocks have to move between storages."""
 RECLAIM_TASK = "apps.capacity.tasks.run_reclaim"
 """Sent by whoever knows that a group needs room."""
+OPTIMIZER_TASK = "apps.optimizer_reports.tasks.run_optimizer"
+"""Sent by whoever left something for the optimizer to do: a trace to read, a run, a report that is due."""
 
 
 def enqueue(task: str, **kwargs: Any) -> bool:

@@ -40,6 +40,7 @@ INSTALLED_APPS = [
     "apps.copies",
     "apps.capacity",
     "apps.usage",
+    "apps.optimizer_reports",
     # Written by their own maintainers; a checkout without one of them still starts.
     *(
         name

@@ -15,8 +15,8 @@ ROOT = Path(__file__).resolve().parents[2]
 OFFENCES = {
     # Contracts 1, 2 and 3a.
     "kvcm_platform/core/offence.py": "import django\nimport kvcm_platform.index.keyspace\n",
-    # 3b.
-    "kvcm_platform/index/offence.py": "import kvcm_platform.client.errors\n",
+    # 3b and 7.
+    "kvcm_platform/index/offence.py": "import kvcm_platform.client.errors\nimport numba\n",
     # 3c.
     "kvcm_platform/client/offence.py": "import kvcm_platform.index.keyspace\n",
     # 3d.
@@ -27,12 +27,12 @@ OFFENCES = {
     "apps/storages/selectors.py": "import apps.storages.services\nimport rest_framework\n",
     # 5b.
     "apps/common/offence.py": "import apps.instances.selectors\n",
-    # 5c to 5k.
+    # 5c to 5l.
     "apps/health/offence.py": "".join(
         f"import apps.{app}.models\n"
         for app in (
             *("accounts", "audit", "storages", "instances", "common", "alerts", "copies", "capacity"),
-            "usage",
+            *("usage", "optimizer_reports"),
         )
     ),
 }
