@@ -1,0 +1,43 @@
+"""The capacities of a curve in bytes, whatever they were counted in."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from kvcm_platform.core.errors import invalid
+
+from ..curve import Curve, Float64, Unit
+
+TTL = "ttl"
+
+
+def mean_block_bytes(curve: Curve, block_bytes: float | None = None) -> float:
+    """Bytes of a block: as given, else the mean of the trace's distinct blocks.
+
+    Raises DomainError where neither says it.
+    """
+    if block_bytes:
+        return float(block_bytes)
+    if curve.distinct_bytes and curve.distinct_blocks:
+        return curve.distinct_bytes / curve.distinct_blocks
+    raise invalid("block_bytes", "the trace does not say how large its blocks are: name it")
+
+
+def capacity_bytes(curve: Curve, block_bytes: float | None = None) -> Float64:
+    """Bytes held at each capacity; of a TTL curve those held on average. Raises as `mean_block_bytes`."""
+    if curve.definition.policy == TTL:
+        if "mean_resident" not in curve.series:
+            raise invalid("curve", "a TTL curve without mean_resident has no place on the axis of capacity")
+        held = curve.series["mean_resident"]
+    else:
+        held = curve.capacities.astype(np.float64)
+    if curve.definition.unit == Unit.BYTES:
+        return np.asarray(held, dtype=np.float64)
+    return np.asarray(held * mean_block_bytes(curve, block_bytes), dtype=np.float64)
+
+
+def hit_bytes(curve: Curve, block_bytes: float | None = None) -> Float64:
+    """Bytes of the blocks hit at each capacity. Raises as `mean_block_bytes`."""
+    if curve.bytes and not block_bytes:
+        return curve.hit_bytes.astype(np.float64)
+    return np.asarray(curve.hit_blocks * mean_block_bytes(curve, block_bytes), dtype=np.float64)
