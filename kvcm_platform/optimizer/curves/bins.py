@@ -1,0 +1,102 @@
+"""Edges of histograms: log-linear ones, or any given, with a table that finds the edge of a value at once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numba import njit, types
+from numba.core import cgutils
+from numba.extending import intrinsic
+from numpy.typing import NDArray
+
+from kvcm_platform.core.errors import invalid
+
+Int32 = NDArray[np.int32]
+Int64 = NDArray[np.int64]
+
+OCTAVE_BITS = 7
+"""2^7 = 128 edges an octave: neighbours are less than 0.8 % apart, and below 256 every number is one."""
+
+MOST_CAPACITIES = 100_000
+
+
+def _define_leading_zeros(_context: Any, _value: Any) -> Any:
+    def generate(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+        return builder.ctlz(arguments[0], cgutils.false_bit)
+
+    return types.int64(types.int64), generate
+
+
+_leading_zeros: Any = intrinsic(_define_leading_zeros)
+"""Of an int64, by the processor's instruction."""
+
+
+@njit(cache=True, nogil=True)
+def code_of(value: int) -> int:
+    """Number of the log-linear bin of a value >= 0: linear below 2^8, then 128 bins for each doubling."""
+    shift: int = max(0, 64 - _leading_zeros(value) - OCTAVE_BITS - 1)
+    return (shift << OCTAVE_BITS) + (value >> shift)
+
+
+def _lowest(code: int) -> int:
+    """The least value of a log-linear bin."""
+    shift = max(0, (code >> OCTAVE_BITS) - 1)
+    return (code - (shift << OCTAVE_BITS)) << shift
+
+
+@dataclass(frozen=True, slots=True)
+class Edges:
+    """E edges, ascending: bin k holds the values above edge k-1 up to edge k; bin E what is above all.
+
+    `first[code_of(value)]` is where the search for the bin of a value begins, upwards: `find_bin`.
+    """
+
+    values: Int64
+    first: Int32
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+
+@njit(cache=True, nogil=True)
+def find_bin(value: int, edges: Int64, first: Int32) -> int:
+    """The first edge that is not below a value >= 0; `len(edges)` where there is none."""
+    code = code_of(value)
+    if code >= len(first):
+        return len(edges)
+    found = first[code]
+    while found < len(edges) and edges[found] < value:
+        found += 1
+    return int(found)
+
+
+def edges_of(values: Sequence[int] | Int64) -> Edges:
+    """Edges at these values (each once, in any order, none negative)."""
+    edges = np.unique(np.asarray(values, dtype=np.int64))
+    codes = code_of(int(edges[-1])) + 1 if len(edges) else 0
+    lowest = np.array([_lowest(code) for code in range(codes)], dtype=np.int64)
+    return Edges(edges, np.searchsorted(edges, lowest).astype(np.int32))
+
+
+def log_linear(most: int, *, per_octave_bits: int = OCTAVE_BITS) -> Int64:
+    """Edges from 1 to `most`, each number below 2^(bits + 1), then 2^bits a doubling; the last is `most`."""
+    skipped = OCTAVE_BITS - per_octave_bits
+    small = range(1, min(most, 2 << per_octave_bits))
+    codes = range(code_of(max(1, most)) + 1)
+    uppers = (_lowest(code + 1) - 1 for code in codes if (code + 1) & ((1 << skipped) - 1) == 0)
+    return np.unique(np.array([*small, *(edge for edge in uppers if 0 < edge < most), most], dtype=np.int64))
+
+
+def capacities_of(values: Sequence[int] | Int64, field: str = "capacities") -> Int64:
+    """What a caller asks for: each once, ascending. INVALID_ARGUMENT if one is negative or for too many."""
+    found = np.unique(np.asarray(values, dtype=np.int64))
+    if not len(found):
+        raise invalid(field, "give one at least")
+    if found[0] < 0:
+        raise invalid(field, f"{found[0]} is negative")
+    if len(found) > MOST_CAPACITIES:
+        raise invalid(field, f"{len(found)} are more than {MOST_CAPACITIES}")
+    return found

@@ -1,0 +1,230 @@
+"""The recency stack by runs: exact LRU distances of a whole trace in one pass.
+
+Mattson et al., "Evaluation techniques for storage hierarchies" (1970), with an order-statistics tree over
+*requests* (OPTIMIZER.md 3). Blocks that request r was the last to use are the end of r's chain, for later
+chains share a prefix with it or nothing. They lie together in the stack, and where a later chain comes to
+them it takes the first ones in order. So one query and one update of the tree do for such a *run*.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from .bins import find_bin
+
+Int32 = NDArray[np.int32]
+Int64 = NDArray[np.int64]
+
+# Columns of a histogram's row, and of its last two rows: of accesses above all edges, and of totals.
+BLOCKS, TOKENS, BYTES, POSITIONS, FULL, TOUCHED, FRESH = range(7)
+WIDTH = 8
+"""A row is a cache line of int64."""
+
+
+@njit(cache=True, nogil=True)
+def tree_append(tree: Int64, at: int, value: int) -> None:
+    """Makes `at` (from 1, one after the other) the last element of a Fenwick tree."""
+    step = 1
+    while step < at & -at:
+        value += tree[at - step]
+        step <<= 1
+    tree[at] = value
+
+
+@njit(cache=True, nogil=True)
+def tree_add(tree: Int64, at: int, value: int, last: int) -> None:
+    """Adds to element `at` of a tree whose last element is `last`."""
+    while at <= last:
+        tree[at] += value
+        at += at & -at
+
+
+@njit(cache=True, nogil=True)
+def tree_sum(tree: Int64, at: int) -> int:
+    """Sum of the elements 1..at."""
+    found = 0
+    while at > 0:
+        found += tree[at]
+        at &= at - 1
+    return int(found)
+
+
+@njit(cache=True, nogil=True, inline="always")
+def count_blocks(
+    row: Int64, begin: int, end: int, lookup: int, tokens: int, last_tokens: int, size: int
+) -> None:
+    """Adds the blocks begin..end of a lookup of `lookup` blocks, `tokens` tokens each, to a row."""
+    row[BLOCKS] += end - begin
+    held = (end - begin) * tokens
+    if end == lookup:
+        held -= tokens - last_tokens
+    row[TOKENS] += held
+    row[BYTES] += (end - begin) * size
+    row[POSITIONS] += held * begin * tokens + held * (held - 1) // 2
+
+
+@njit(cache=True, nogil=True)
+def stack_pass(
+    is_root: bool,
+    first_request: int,
+    at_us: Int64,
+    instance: Int32,
+    skip_n: Int32,
+    read_n: Int32,
+    last_tokens: Int32,
+    offset: Int64,
+    path: Int32,
+    block_tokens: Int64,
+    block_bytes: Int64,
+    units: Int64,
+    last: Int32,
+    tree: Int64,
+    state: Int64,
+    edges: Int64,
+    first: Int32,
+    total: Int64,
+    groups: Int32,
+    coarse: Int32,
+    parts: Int64,
+    times: Int64,
+    gap_edges: Int64,
+    gap_first: Int32,
+    gaps: Int64,
+    window_begin: Int64,
+    window_of: Int32,
+    working: Int64,
+) -> None:
+    """Goes on by one chunk of R requests.
+
+    State, changed: `last` (P) the request that used a block last, or -1; `tree` (all requests + 1) what
+    blocks a request was the last to use, in units; `state[0]` units in the stack.
+
+    Results, added to: `total` (E + 2, WIDTH) counts by bin of distance; `parts` (group, coarse bins + 2,
+    WIDTH) the same for each of a request's `groups` (R, G), where `coarse` (E + 2) maps the bins;
+    `gaps` (bins + 1) blocks asked for by the time since their last use; `working` distinct blocks touched
+    within each window. `times` are the times of all requests so far, needed for `gaps` alone. No groups:
+    G = 0; no gaps, windows: arrays of length 0.
+    """
+    bins = len(edges)
+    has_gaps = len(gaps) > 0
+    has_windows = len(working) > 0
+    for request in range(len(instance)):
+        now = first_request + request
+        start = offset[request]
+        count = offset[request + 1] - start
+        which = instance[request]
+        unit = units[which]
+        skip = min(skip_n[request], count)
+        lookup = min(read_n[request], count)
+        tokens = block_tokens[which]
+        size = block_bytes[which]
+        rest = last_tokens[request]
+        resident = state[0]
+        if has_gaps:
+            times[now] = at_us[request]
+
+        row = total[bins + 1]
+        if lookup > skip:
+            count_blocks(row, skip, lookup, lookup, tokens, rest, size)
+            row[FULL] += 1
+        row[TOUCHED] += count
+        for column in range(groups.shape[1]):
+            part = parts[groups[request, column], parts.shape[1] - 1]
+            if lookup > skip:
+                count_blocks(part, skip, lookup, lookup, tokens, rest, size)
+                part[FULL] += 1
+            part[TOUCHED] += count
+
+        begin = 0
+        while begin < count:
+            before = last[path[start + begin]]
+            if before < 0:
+                break
+            end = begin + 1
+            last[path[start + begin]] = now
+            while end < count and last[path[start + end]] == before:
+                last[path[start + end]] = now
+                end += 1
+            # What lies above the run in the stack when the request arrives; elements count from 1.
+            above = resident - tree_sum(tree, before + 1)
+            asked_begin = max(begin, skip)
+            asked_end = min(end, lookup)
+            if is_root:
+                # The run's first block is the oldest of all that its request has left there.
+                deepest = resident - tree_sum(tree, before)
+                if asked_begin < asked_end:
+                    # Running maximum along the chain: that of the first block asked for.
+                    found = find_bin(deepest - (asked_begin - begin) * unit, edges, first)
+                    count_blocks(total[found], asked_begin, asked_end, lookup, tokens, rest, size)
+                    if asked_end == lookup:
+                        total[found, FULL] += 1
+                    for column in range(groups.shape[1]):
+                        part = parts[groups[request, column], coarse[found]]
+                        count_blocks(part, asked_begin, asked_end, lookup, tokens, rest, size)
+                        if asked_end == lookup:
+                            part[FULL] += 1
+                above = deepest - (end - begin) * unit
+            done = begin
+            while done < end:
+                found = find_bin(above + (done - begin + 1) * unit, edges, first)
+                upto = end
+                if found < bins:
+                    upto = min(end, begin + (edges[found] - above) // unit)
+                total[found, TOUCHED] += upto - done
+                left = max(done, asked_begin)
+                right = min(upto, asked_end)
+                if left < right and not is_root:
+                    count_blocks(total[found], left, right, lookup, tokens, rest, size)
+                    if right == lookup:
+                        total[found, FULL] += 1
+                    for column in range(groups.shape[1]):
+                        part = parts[groups[request, column], coarse[found]]
+                        count_blocks(part, left, right, lookup, tokens, rest, size)
+                        if right == lookup:
+                            part[FULL] += 1
+                for column in range(groups.shape[1]):
+                    parts[groups[request, column], coarse[found], TOUCHED] += upto - done
+                done = upto
+            if has_gaps and asked_begin < asked_end:
+                found = find_bin(at_us[request] - times[before], gap_edges, gap_first)
+                gaps[found] += asked_end - asked_begin
+            if has_windows and before < window_begin[window_of[request]]:
+                working[window_of[request]] += end - begin
+            tree_add(tree, before + 1, -(end - begin) * unit, now)
+            state[0] -= (end - begin) * unit
+            begin = end
+
+        if begin < count:
+            row[FRESH] += count - begin
+            for column in range(groups.shape[1]):
+                parts[groups[request, column], parts.shape[1] - 1, FRESH] += count - begin
+            if has_windows:
+                working[window_of[request]] += count - begin
+            for at in range(begin, count):
+                last[path[start + at]] = now
+        tree_append(tree, now + 1, count * unit)
+        state[0] += count * unit
+
+
+@njit(cache=True, nogil=True)
+def resident_blocks(tree: Int64, requests: int, instance: Int32, units: Int64, edges: Int64) -> Int64:
+    """Blocks in a stack cut at each edge (E, in units), after all requests: whole blocks from the top."""
+    found = np.zeros(len(edges), dtype=np.int64)
+    held = tree_sum(tree, requests)
+    above = 0
+    blocks = 0
+    edge = 0
+    for request in range(requests, 0, -1):
+        below = tree_sum(tree, request - 1)
+        unit = units[instance[request - 1]]
+        here = held - below
+        while edge < len(edges) and edges[edge] < above + here:
+            found[edge] = blocks + (edges[edge] - above) // unit
+            edge += 1
+        held = below
+        above += here
+        blocks += here // unit
+    found[edge:] = blocks
+    return found
