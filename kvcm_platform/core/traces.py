@@ -1,5 +1,8 @@
 """Streaming readers of public request traces: what the optimizer and the replay are fed with.
 
+`record_parser` has the rules of each format, one record at a time; `read_trace` makes prompts with block
+keys of them for the replay, the optimizer's ingest makes columns.
+
 Every reader yields the requests of a trace in order of time, each with the keys of its prompt's
 blocks, first block first. A key names a block together with everything before it, so equal keys
 mean equal prefixes, as with the keys that engines send:
@@ -11,7 +14,7 @@ mean equal prefixes, as with the keys that engines send:
 - **weka**: one agent session a line, its `requests` at `t` seconds from its start, `hash_ids`
   (64 tokens) chained within the session. An entry with `requests` of its own is a sub-agent,
   whose times count from its own start. Sessions are laid over each other, all starting at 0,
-  and keep their ids apart.
+  and keep their ids apart unless `hash_id_scope` says "global".
 
 The partial last block of a prompt counts as a block where the trace lists it.
 """
@@ -24,7 +27,7 @@ from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from operator import itemgetter
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +52,13 @@ BLOCK_TOKENS: Mapping[TraceFormat, int] = {
 }
 """Tokens per block of each format."""
 
+IS_CHAINED: Mapping[TraceFormat, bool] = {
+    TraceFormat.MOONCAKE: True,
+    TraceFormat.BAILIAN: False,
+    TraceFormat.WEKA: True,
+}
+"""Whether an id names its block with everything before it."""
+
 
 @dataclass(frozen=True, slots=True)
 class TraceRequest:
@@ -59,6 +69,25 @@ class TraceRequest:
     input_tokens: int
     output_tokens: int
     session: str = ""
+    type: str = ""
+
+
+@dataclass(slots=True)
+class TraceRecord:
+    """One request as its trace has it.
+
+    `ids` are the trace's own, one a block ("q", or "I" for WEKA), to which `base` is to be added; whether
+    they are chained is the format's (IS_CHAINED). `model` is empty where the trace does not name it.
+    """
+
+    at_seconds: float
+    ids: array[int]
+    input_tokens: int
+    output_tokens: int
+    session: str = ""
+    type: str = ""
+    model: str = ""
+    base: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,15 +118,19 @@ def read_trace(
     block) before the first request comes. Unusable lines are skipped and told to `on_bad_line`;
     the one after `max_bad_lines` raises TraceError.
     """
-    records = _records(lines, _PARSERS[trace_format](), on_bad_line, max_bad_lines)
-    if trace_format is not TraceFormat.WEKA:
-        yield from (request for requests in records for request in requests)
-        return
-    merged = [request for requests in records for request in requests]
-    merged.sort(key=itemgetter(0))
-    for at_seconds, base, ids, input_tokens, output_tokens, session in merged:
-        keys = [base + number for number in ids]
-        yield TraceRequest(at_seconds, keys, input_tokens, output_tokens, session)
+    records = _records(lines, record_parser(trace_format), on_bad_line, max_bad_lines)
+    if trace_format is TraceFormat.WEKA:
+        records = iter(sorted(records, key=attrgetter("at_seconds")))
+    is_chained = IS_CHAINED[trace_format]
+    for record in records:
+        ids = record.ids.tolist()
+        if not is_chained:
+            ids = chained_block_keys(ids, 1)
+        elif record.base:
+            ids = [record.base + number for number in ids]
+        yield TraceRequest(
+            record.at_seconds, ids, record.input_tokens, record.output_tokens, record.session, record.type
+        )
 
 
 def open_trace(
@@ -113,12 +146,18 @@ def open_trace(
         yield from read_trace(lines, trace_format, on_bad_line=on_bad_line, max_bad_lines=max_bad_lines)
 
 
-Parser = Callable[[int, dict[str, Any]], list[Any]]
+Parser = Callable[[int, dict[str, Any]], list[TraceRecord]]
+"""The requests of a line, by its number (from 1) and JSON object. Raises ValueError for an unusable one."""
+
+
+def record_parser(trace_format: TraceFormat) -> Parser:
+    """A parser for one trace: it may remember what earlier lines said (Bailian's chats)."""
+    return _PARSERS[trace_format]()
 
 
 def _records(
     lines: Iterable[bytes], parse: Parser, on_bad_line: OnBadLine | None, max_bad_lines: int
-) -> Iterator[list[Any]]:
+) -> Iterator[TraceRecord]:
     bad = 0
     for number, line in enumerate(lines, start=1):
         if line.isspace():
@@ -137,17 +176,18 @@ def _records(
             if on_bad_line is not None:
                 on_bad_line(BadLine(number, str(error)))
             continue
-        yield requests
+        yield from requests
 
 
 def _mooncake() -> Parser:
-    def parse(_number: int, record: dict[str, Any]) -> list[TraceRequest]:
+    def parse(_number: int, record: dict[str, Any]) -> list[TraceRecord]:
         return [
-            TraceRequest(
-                at_seconds=_number_of(record, "timestamp") / 1000,
-                block_keys=_ids(record, "q").tolist(),
-                input_tokens=_count(record, "input_length"),
-                output_tokens=_count(record, "output_length"),
+            TraceRecord(
+                _number_of(record, "timestamp") / 1000,
+                _ids(record, "q"),
+                _count(record, "input_length"),
+                _count(record, "output_length"),
+                type=_label(record, "type"),
             )
         ]
 
@@ -157,16 +197,17 @@ def _mooncake() -> Parser:
 def _bailian() -> Parser:
     first_chat: dict[Any, Any] = {}
 
-    def parse(_number: int, record: dict[str, Any]) -> list[TraceRequest]:
+    def parse(_number: int, record: dict[str, Any]) -> list[TraceRecord]:
         chat = record.get("chat_id", "")
         first = first_chat.setdefault(chat, first_chat.get(record.get("parent_chat_id"), chat))
         return [
-            TraceRequest(
-                at_seconds=_number_of(record, "timestamp"),
-                block_keys=chained_block_keys(_ids(record, "q").tolist(), 1),
-                input_tokens=_count(record, "input_length"),
-                output_tokens=_count(record, "output_length"),
+            TraceRecord(
+                _number_of(record, "timestamp"),
+                _ids(record, "q"),
+                _count(record, "input_length"),
+                _count(record, "output_length"),
                 session=str(first),
+                type=_label(record, "type"),
             )
         ]
 
@@ -174,17 +215,16 @@ def _bailian() -> Parser:
 
 
 def _weka() -> Parser:
-    def parse(number: int, record: dict[str, Any]) -> list[Any]:
+    def parse(number: int, record: dict[str, Any]) -> list[TraceRecord]:
         session = str(record.get("id", number))
-        base = (number - 1) << _SESSION_BITS
+        is_local = record.get("hash_id_scope", "local") != "global"
+        base = (number - 1) << _SESSION_BITS if is_local else 0
         return list(_session_requests(record, 0.0, base, session))
 
     return parse
 
 
-def _session_requests(
-    entry: dict[str, Any], start: float, base: int, session: str
-) -> Iterator[tuple[Any, ...]]:
+def _session_requests(entry: dict[str, Any], start: float, base: int, session: str) -> Iterator[TraceRecord]:
     requests = entry.get("requests")
     if not isinstance(requests, list):
         raise ValueError("requests is not a list")
@@ -195,8 +235,16 @@ def _session_requests(
         if "requests" in request:
             yield from _session_requests(request, at_seconds, base, session)
         else:
-            ids = _ids(request, "I")
-            yield at_seconds, base, ids, _count(request, "in"), _count(request, "out"), session
+            yield TraceRecord(
+                at_seconds,
+                _ids(request, "I"),
+                _count(request, "in"),
+                _count(request, "out"),
+                session,
+                _label(request, "type"),
+                _label(request, "model"),
+                base,
+            )
 
 
 _PARSERS: Mapping[TraceFormat, Callable[[], Parser]] = {
@@ -228,4 +276,13 @@ def _count(record: dict[str, Any], name: str) -> int:
     value = record.get(name)
     if not isinstance(value, int) or isinstance(value, bool) or value < 0:
         raise ValueError(f"{name} is not a whole number")
+    return value
+
+
+def _label(record: dict[str, Any], name: str) -> str:
+    value = record.get(name)
+    if value is None:
+        return ""
+    if not isinstance(value, str):
+        raise ValueError(f"{name} is not a string")
     return value

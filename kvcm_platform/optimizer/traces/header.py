@@ -1,0 +1,38 @@
+"""header.json of an ingested trace."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any
+
+from kvcm_platform.optimizer.trace import BadLine, TraceHeader, TraceInstance
+
+VERSION = 1
+FILE = "header.json"
+
+
+def header_to_json(header: TraceHeader) -> dict[str, Any]:
+    """JSON-ready, whole; `header_from_json` is its inverse."""
+    return {"kvcm_trace": VERSION, **dataclasses.asdict(header)}
+
+
+def header_from_json(data: dict[str, Any]) -> TraceHeader:
+    """Raises KeyError, TypeError or ValueError for what `header_to_json` did not write."""
+    if data["kvcm_trace"] != VERSION:
+        raise ValueError(f"a trace of version {data['kvcm_trace']}, not {VERSION}")
+    return TraceHeader(
+        name=str(data["name"]),
+        format=str(data["format"]),
+        instances=tuple(TraceInstance(**instance) for instance in data["instances"]),
+        types=tuple(str(name) for name in data["types"]),
+        start_us=int(data["start_us"]),
+        has_partial_blocks=bool(data["has_partial_blocks"]),
+        bad_lines=tuple(BadLine(**bad) for bad in data["bad_lines"]),
+        bad_line_count=int(data["bad_line_count"]),
+    )
+
+
+def header_write(header: TraceHeader, directory: Path) -> None:
+    (directory / FILE).write_text(json.dumps(header_to_json(header)), encoding="utf-8")

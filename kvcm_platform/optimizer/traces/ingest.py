@@ -1,0 +1,153 @@
+"""From a trace's file to columns: read once, front to back, in bounded memory.
+
+First the requests are appended to files as they come; then, in the order of time, their blocks get path ids.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from kvcm_platform.optimizer.curve import Progress
+from kvcm_platform.optimizer.trace import Trace, TraceHeader, TraceInstance
+
+from .detection import detect
+from .directories import new_directory
+from .errors import TraceReadError
+from .formats import SourceFormat
+from .header import header_write
+from .in_order import put_in_order
+from .progress import Throttle
+from .readers.registry import reader_of
+from .request_columns import RequestColumns
+from .source_lines import Lines, Source, open_source
+from .source_request import ONE_INSTANCE, BadLines, ReadOptions, SourceRequest
+from .store import open_trace
+
+MAX_BAD_LINES = 100
+_READING_SHARE = 0.8
+"""Of the whole work, roughly; the rest gives path ids."""
+_TELL_EVERY = 64
+
+
+def ingest(
+    source: Path | str,
+    target: Path | str,
+    *,
+    source_format: SourceFormat | str | None = None,
+    name: str = "",
+    one_namespace: bool = False,
+    block_tokens: int | None = None,
+    block_bytes: int | None = None,
+    max_bad_lines: int = MAX_BAD_LINES,
+    max_requests: int = 1 << 30,
+    max_bytes: int | None = None,
+    on_progress: Progress | None = None,
+) -> Trace:
+    """Reads a trace of any known format into the new directory `target` and opens it.
+
+    `source_format` None: told by the file's beginning. `one_namespace` puts all instances of the trace in
+    one, so that equal keys are one block (ids that are local to a session stay apart). `block_tokens` and
+    `block_bytes` override what the trace says; `max_bytes` bounds the unpacked size.
+
+    Raises TraceReadError (see its codes), OSError, and what `on_progress` raises; nothing is left behind.
+    """
+    source, target = Path(source), Path(target)
+    for option, value in (("block_tokens", block_tokens), ("block_bytes", block_bytes)):
+        if value is not None and value <= 0:
+            raise TraceReadError("bad_option", f"{option} must be positive, not {value}", field=option)
+    chosen = _format(source, source_format)
+    bad_lines = BadLines(max_bad_lines)
+    options = ReadOptions(bad_lines, block_tokens=block_tokens, block_bytes=block_bytes)
+    with new_directory(target) as directory:
+        reading = _Reading(RequestColumns(directory), options, one_namespace, max_requests)
+        with open_source(source) as opened:
+            reading.read(opened, chosen, max_bytes, Throttle(on_progress, 0, _READING_SHARE))
+        start_us = put_in_order(reading.columns, directory, Throttle(on_progress, _READING_SHARE, 1))
+        header = TraceHeader(
+            name=name or source.name,
+            format=chosen.value,
+            instances=reading.instances(),
+            types=tuple(reading.columns.types),
+            start_us=start_us,
+            has_partial_blocks=reading.has_partial_blocks,
+            bad_lines=tuple(bad_lines.first),
+            bad_line_count=bad_lines.count,
+        )
+        header_write(header, directory)
+    if on_progress is not None:
+        on_progress(1.0)
+    return open_trace(target)
+
+
+def _format(source: Path, source_format: SourceFormat | str | None) -> SourceFormat:
+    if source_format is None:
+        return detect(source)
+    try:
+        return SourceFormat(source_format)
+    except ValueError:
+        known = ", ".join(SourceFormat)
+        raise TraceReadError(
+            "unknown_format", f"{source_format} is not a format of traces ({known})", field="source_format"
+        ) from None
+
+
+class _Reading:
+    """What one pass over the source collects."""
+
+    def __init__(
+        self, columns: RequestColumns, options: ReadOptions, one_namespace: bool, max_requests: int
+    ) -> None:
+        self.columns = columns
+        self.has_partial_blocks = False
+        self._options = options
+        self._one_namespace = one_namespace
+        self._max_requests = max_requests
+
+    def read(
+        self, source: Source, source_format: SourceFormat, max_bytes: int | None, tell: Throttle
+    ) -> None:
+        lines = Lines(source.stream, max_bytes=max_bytes)
+        bad_lines = self._options.bad_lines
+        for count, request in enumerate(reader_of(source_format)(lines, self._options)):
+            try:
+                self._add(request)
+            except (ValueError, OverflowError) as error:
+                bad_lines.add(request.number, str(error))
+            if count % _TELL_EVERY == 0:
+                tell(source.share)
+        if lines.damage:
+            bad_lines.add(lines.number + 1, lines.damage)
+        self.columns.close()
+        if not self.columns.requests:
+            told = (
+                f"; line {bad_lines.first[0].number}: {bad_lines.first[0].reason}" if bad_lines.first else ""
+            )
+            raise TraceReadError("empty_trace", f"the trace holds no requests{told}")
+
+    def _add(self, request: SourceRequest) -> None:
+        columns = self.columns
+        if columns.requests >= self._max_requests:
+            raise TraceReadError("too_many_requests", f"more than {self._max_requests:,} requests")
+        columns.append(request, ONE_INSTANCE if self._one_namespace else request.instance)
+        if not self.has_partial_blocks:
+            told = self._options.instances.get(request.instance)
+            read_n = len(request.keys) if request.read_n is None else request.read_n
+            self.has_partial_blocks = (
+                told is not None and 0 < request.input_tokens < read_n * told.block_tokens
+            )
+
+    def instances(self) -> tuple[TraceInstance, ...]:
+        """Those that have requests, in the order of their numbers, with the options laid over them."""
+        told = self._options.instances
+        found = []
+        for name in self.columns.instances:
+            known = next(iter(told.values())) if self._one_namespace else told[name]
+            found.append(
+                TraceInstance(
+                    name,
+                    self._options.block_tokens or known.block_tokens,
+                    self._options.block_bytes or known.block_bytes,
+                    known.group,
+                )
+            )
+        return tuple(found)

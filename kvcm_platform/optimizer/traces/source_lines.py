@@ -1,0 +1,110 @@
+"""The bytes and lines of a trace's file, unpacked on the way."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO
+
+import zstandard
+
+from .errors import TraceReadError
+
+MAX_LINE_BYTES = 64 << 20
+"""A WEKA session is one line of megabytes; more than this is no line of a trace."""
+
+_GZIP = b"\x1f\x8b"
+_ZSTD = b"\x28\xb5\x2f\xfd"
+_BUFFER_BYTES = 1 << 20
+
+UNPACK_ERRORS = (EOFError, zlib.error, gzip.BadGzipFile, zstandard.ZstdError)
+"""What reading of a packed file that is cut off or damaged raises."""
+
+
+class Source:
+    """An open trace: `stream` gives the unpacked bytes, `share` says how much of the file was read (0..1)."""
+
+    def __init__(self, file: BinaryIO, stream: BinaryIO, size_bytes: int) -> None:
+        self.stream = stream
+        self._file = file
+        self._size = max(1, size_bytes)
+
+    @property
+    def share(self) -> float:
+        return min(1.0, self._file.tell() / self._size)
+
+
+@contextmanager
+def open_source(path: Path) -> Iterator[Source]:
+    """Opens a file, plain, gzip or zstd by its first bytes whatever its name. Raises OSError."""
+    with path.open("rb", buffering=0) as file:
+        magic = file.read(4)
+        file.seek(0)
+        stream: BinaryIO
+        if magic.startswith(_GZIP):
+            stream = io.BufferedReader(gzip.GzipFile(fileobj=file), _BUFFER_BYTES)
+        elif magic == _ZSTD:
+            unpacked = zstandard.ZstdDecompressor().stream_reader(file, read_across_frames=True)
+            stream = io.BufferedReader(unpacked, _BUFFER_BYTES)
+        else:
+            stream = io.BufferedReader(file, _BUFFER_BYTES)
+        yield Source(file, stream, path.stat().st_size)
+
+
+class Lines:
+    """The lines of a stream with their numbers, from 1; blank ones are left out.
+
+    A line longer than `max_line_bytes` is not kept: it comes as None. A packed file that ends too early or
+    is damaged ends the lines; `damage` then says how. Raises TraceReadError too_large after `max_bytes`.
+    """
+
+    def __init__(
+        self,
+        stream: BinaryIO,
+        *,
+        max_line_bytes: int = MAX_LINE_BYTES,
+        max_bytes: int | None = None,
+        first_number: int = 1,
+    ) -> None:
+        self.damage = ""
+        self.number = first_number - 1
+        self.bytes = 0
+        self._stream = stream
+        self._max_line = max_line_bytes
+        self._max_bytes = max_bytes if max_bytes is not None else 1 << 62
+
+    def __iter__(self) -> Iterator[tuple[int, bytes | None]]:
+        readline, limit = self._stream.readline, self._max_line + 1
+        while True:
+            try:
+                line: bytes | None = readline(limit)
+            except UNPACK_ERRORS as error:
+                self.damage = f"the packed file is damaged or cut off: {error}"
+                return
+            if not line:
+                return
+            self.number += 1
+            self.bytes += len(line)
+            if len(line) >= limit and not line.endswith(b"\n"):
+                line = None
+                self._skip_line()
+            if self.bytes > self._max_bytes:
+                raise TraceReadError(
+                    "too_large", f"the unpacked trace is larger than {self._max_bytes:,} bytes"
+                )
+            if line is None or not line.isspace():
+                yield self.number, line
+
+    def _skip_line(self) -> None:
+        while True:
+            try:
+                part = self._stream.readline(_BUFFER_BYTES)
+            except UNPACK_ERRORS:
+                return
+            self.bytes += len(part)
+            if not part or part.endswith(b"\n") or self.bytes > self._max_bytes:
+                return
