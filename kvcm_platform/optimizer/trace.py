@@ -55,7 +55,8 @@ class TraceHeader:
     """`start_us` is the unix time of `at_us` 0, or 0 where the trace has relative times only.
 
     `has_partial_blocks`: the last block of a prompt may be a partial one and is counted as a block.
-    `bad_lines` are the first ones skipped, `bad_line_count` is their number.
+    `bad_lines` are the first ones skipped, `bad_line_count` is their number. `notes` say what was
+    assumed or left out, a sentence each.
     """
 
     name: str
@@ -66,6 +67,7 @@ class TraceHeader:
     has_partial_blocks: bool = False
     bad_lines: tuple[BadLine, ...] = ()
     bad_line_count: int = 0
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,19 @@ from .detection import detect
 from .errors import TraceReadError
 from .formats import SourceFormat
 from .ingest import ingest
+from .selection import select
 from .store import open_trace
+from .summary import PartSummary, TraceSummary, summary, summary_to_json
 
-__all__ = ["SourceFormat", "TraceReadError", "detect", "ingest", "open_trace"]
+__all__ = [
+    "PartSummary",
+    "SourceFormat",
+    "TraceReadError",
+    "TraceSummary",
+    "detect",
+    "ingest",
+    "open_trace",
+    "select",
+    "summary",
+    "summary_to_json",
+]

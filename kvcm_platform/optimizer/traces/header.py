@@ -31,7 +31,12 @@ def header_from_json(data: dict[str, Any]) -> TraceHeader:
         has_partial_blocks=bool(data["has_partial_blocks"]),
         bad_lines=tuple(BadLine(**bad) for bad in data["bad_lines"]),
         bad_line_count=int(data["bad_line_count"]),
+        notes=tuple(str(note) for note in data.get("notes", ())),
     )
+
+
+def bad_lines_to_json(bad_lines: tuple[BadLine, ...]) -> list[dict[str, Any]]:
+    return [dataclasses.asdict(bad) for bad in bad_lines]
 
 
 def header_write(header: TraceHeader, directory: Path) -> None:
