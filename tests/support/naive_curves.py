@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from kvcm_platform.optimizer.curve import Curve
 from kvcm_platform.optimizer.trace import Trace, TraceInstance
 
 from .optimizer_traces import Turn
@@ -32,6 +33,17 @@ class Hits:
             self.full += 1
 
 
+def hits_at(curve: Curve, place: int) -> Hits:
+    """What a curve says at its capacity number `place`."""
+    return Hits(
+        blocks=int(curve.hit_blocks[place]),
+        tokens=int(curve.hit_tokens[place]),
+        bytes=int(curve.hit_bytes[place]),
+        positions=int(curve.hit_token_positions[place]),
+        full=int(curve.full_hit_requests[place]),
+    )
+
+
 def tokens_of(turn: Turn, at: int, instance: TraceInstance) -> int:
     """Of block `at`: the last one of the prompt holds what is over."""
     rest = (turn.input_tokens or 0) - at * instance.block_tokens
@@ -47,23 +59,38 @@ def hit_length(turn: Turn, is_resident: Callable[[int], bool]) -> int:
 
 
 def naive_lru(
-    trace: Trace, turns: Sequence[Turn], capacity: int, *, is_root: bool = False, in_bytes: bool = False
+    trace: Trace,
+    turns: Sequence[Turn],
+    capacity: int,
+    *,
+    is_root: bool = False,
+    in_bytes: bool = False,
+    counts: Callable[[Turn], bool] = lambda _: True,
 ) -> tuple[Hits, int]:
-    """Hits, and blocks that left. After each request the least recent blocks go until the rest fits."""
+    """Hits of the turns that count, and blocks that left. After each request the least recent blocks go
+    until the rest fits."""
     hits, evicted, recency = Hits(), 0, list[int]()
     for turn in turns:
         instance = trace.header.instances[turn.instance]
-        hits.count(turn, hit_length(turn, recency.__contains__), instance)
+        if counts(turn):
+            hits.count(turn, hit_length(turn, recency.__contains__), instance)
         for path in turn.paths if is_root else reversed(turn.paths):
             if path in recency:
                 recency.remove(path)
             recency.insert(0, path)
-        sizes = [
-            trace.header.instances[trace.path_instance[path]].block_bytes if in_bytes else 1
-            for path in recency
-        ]
+        owners = [trace.header.instances[trace.path_instance[path]] for path in recency]
+        sizes = [owner.block_bytes if in_bytes else 1 for owner in owners]
         while sum(sizes) > capacity:
             sizes.pop()
             recency.pop()
             evicted += 1
     return hits, evicted
+
+
+def naive_reuse_gaps(turns: Sequence[Turn]) -> list[int]:
+    """Microseconds since the last use, of each block asked for that was used before."""
+    gaps, used = [], dict[int, int]()
+    for turn in turns:
+        gaps += [turn.at_us - used[path] for path in turn.paths[turn.skip_n : turn.lookup] if path in used]
+        used |= dict.fromkeys(turn.paths, turn.at_us)
+    return gaps

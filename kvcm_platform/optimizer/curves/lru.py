@@ -1,9 +1,10 @@
-"""The exact hit-rate curve of LRU at all capacities, and all that the same pass yields."""
+"""The exact hit-rate curve of LRU at all capacities."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -11,7 +12,7 @@ from ..curve import Curve, Definition, Int64, Progress, Touch, Unit
 from ..trace import Trace
 from . import stack
 from .bins import Edges, capacities_of, edges_of, log_linear
-from .chunks import Weights, chunks, counts_by_instance, distinct_units, require_turns, weights_of
+from .chunks import Chunk, Weights, chunks, distinct_units, require_turns, weights_of
 
 _NONE32 = np.zeros(0, dtype=np.int32)
 _NONE64 = np.zeros(0, dtype=np.int64)
@@ -37,13 +38,20 @@ def lru_curve(
     """
     require_turns(trace, "the LRU curve")
     weights = weights_of(trace, unit)
-    most = distinct_units(trace, weights.units)
-    steps = log_linear(max(1, most)) * weights.unit_size
-    wanted = steps if capacities is None else capacities_of(capacities)
-    edges = edges_of(wanted // weights.unit_size)
-    run = StackRun(trace, weights, edges, touch)
-    run.go(on_progress)
+    wanted = wanted_capacities(trace, weights, capacities)
+    run = StackRun(trace, weights, edges_of(wanted // weights.unit_size), touch)
+    for chunk in chunks(trace):
+        run.take(chunk)
+        if on_progress is not None:
+            on_progress(chunk.end / trace.requests)
     return run.curve(Definition("lru", touch=touch, unit=unit), wanted)
+
+
+def wanted_capacities(trace: Trace, weights: Weights, capacities: Sequence[int] | Int64 | None) -> Int64:
+    """Those given, or log-linear ones up to all distinct blocks."""
+    if capacities is not None:
+        return capacities_of(capacities)
+    return log_linear(max(1, distinct_units(trace, weights.units))) * weights.unit_size
 
 
 class StackRun:
@@ -59,40 +67,24 @@ class StackRun:
         self.state = np.zeros(1, dtype=np.int64)
         self.total = np.zeros((len(edges) + 2, stack.WIDTH), dtype=np.int64)
 
-    def go(self, on_progress: Progress | None) -> None:
-        for chunk in chunks(self.trace):
-            stack.stack_pass(
-                self.is_root,
-                chunk.begin,
-                chunk.at_us,
-                chunk.instance,
-                chunk.skip_n,
-                chunk.read_n,
-                chunk.last_tokens,
-                chunk.offset,
-                chunk.path,
-                self.weights.block_tokens,
-                self.weights.block_bytes,
-                self.weights.units,
-                self.last,
-                self.tree,
-                self.state,
-                self.edges.values,
-                self.edges.first,
-                self.total,
+    def take(self, chunk: Chunk, extras: tuple[Any, ...] | None = None) -> None:
+        """Goes on by a chunk. `extras` are the last arguments of `stack_pass`, from `groups` on."""
+        if extras is None:
+            extras = (
                 np.zeros((chunk.end - chunk.begin, 0), dtype=np.int32),
-                _NONE32,
-                np.zeros((0, 0, stack.WIDTH), dtype=np.int64),
-                _NONE64,
-                _NONE64,
-                _NONE32,
-                _NONE64,
-                _NONE64,
-                _NONE32,
-                _NONE64,
+                *(_NONE32, np.zeros((0, 0, stack.WIDTH), dtype=np.int64)),
+                *(_NONE64, _NONE64, _NONE32, _NONE64),
+                *(_NONE64, _NONE32, _NONE64),
             )
-            if on_progress is not None:
-                on_progress(chunk.end / self.trace.requests)
+        weights = self.weights
+        stack.stack_pass(
+            *(self.is_root, chunk.begin, chunk.at_us, chunk.instance, chunk.skip_n, chunk.read_n),
+            *(chunk.last_tokens, chunk.offset, chunk.path),
+            *(weights.block_tokens, weights.block_bytes, weights.units),
+            *(self.last, self.tree, self.state),
+            *(self.edges.values, self.edges.first, self.total),
+            *extras,
+        )
 
     def resident(self) -> Int64:
         """Blocks that are in the cache at the end, by edge."""
@@ -106,30 +98,25 @@ class StackRun:
         return found
 
     def curve(self, definition: Definition, capacities: Int64) -> Curve:
-        return curve_of(
-            self.trace, self.weights, self.total, self.edges, definition, capacities, self.resident()
-        )
+        curve = curve_of_rows(self.trace, self.weights, self.total, self.edges.values, definition, capacities)
+        at = np.searchsorted(self.edges.values, capacities // self.weights.unit_size)
+        touched = self.total[:, stack.TOUCHED]
+        brought = touched[-1] - touched[:-2].cumsum()[at]
+        evicted = (brought - self.resident()[at]).astype(np.float64)
+        return replace(curve, series={"evicted_blocks": evicted})
 
 
-def curve_of(
+def curve_of_rows(
     trace: Trace,
     weights: Weights,
     rows: Int64,
-    edges: Edges,
+    edges: Int64,
     definition: Definition,
     capacities: Int64,
-    resident: Int64 | None,
 ) -> Curve:
-    """Rows of `stack_pass` as a curve at `capacities`, each of which has an edge."""
-    count = len(edges)
-    hits = rows[: count + 1].cumsum(axis=0)
-    totals = rows[count + 1]
-    at = np.searchsorted(edges.values, capacities // weights.unit_size)
-    series = {}
-    if resident is not None:
-        brought = totals[stack.TOUCHED] - hits[at, stack.TOUCHED]
-        series["evicted_blocks"] = (brought - resident[at]).astype(np.float64)
-    distinct = counts_by_instance(trace)
+    """Rows of `stack_pass` (E + 2, WIDTH) as a curve at `capacities`, each of which has an edge."""
+    at = np.searchsorted(edges, capacities // weights.unit_size)
+    hits = rows[:-1].cumsum(axis=0)
     return Curve(
         definition=replace(definition, has_partial_blocks=trace.header.has_partial_blocks),
         capacities=capacities,
@@ -139,13 +126,12 @@ def curve_of(
         hit_token_positions=hits[at, stack.POSITIONS].astype(np.float64),
         full_hit_requests=hits[at, stack.FULL],
         requests=trace.requests,
-        blocks=int(totals[stack.BLOCKS]),
-        tokens=int(totals[stack.TOKENS]),
-        bytes=int(totals[stack.BYTES]),
-        distinct_blocks=trace.distinct_blocks,
-        distinct_bytes=int(distinct @ weights.block_bytes),
+        blocks=int(rows[-1, stack.BLOCKS]),
+        tokens=int(rows[-1, stack.TOKENS]),
+        bytes=int(rows[-1, stack.BYTES]),
+        distinct_blocks=int(rows[-1, stack.FRESH]),
+        distinct_bytes=int(rows[-1, stack.FRESH_BYTES]),
         unlimited_hit_blocks=int(hits[-1, stack.BLOCKS]),
         unlimited_hit_tokens=int(hits[-1, stack.TOKENS]),
         span_us=trace.span_us,
-        series=series,
     )

@@ -18,7 +18,8 @@ Int32 = NDArray[np.int32]
 Int64 = NDArray[np.int64]
 
 # Columns of a histogram's row, and of its last two rows: of accesses above all edges, and of totals.
-BLOCKS, TOKENS, BYTES, POSITIONS, FULL, TOUCHED, FRESH = range(7)
+# Up to FULL they count what was asked for; in the row of totals FULL are the requests that asked.
+BLOCKS, TOKENS, BYTES, POSITIONS, FULL, TOUCHED, FRESH, FRESH_BYTES = range(8)
 WIDTH = 8
 """A row is a cache line of int64."""
 
@@ -198,8 +199,11 @@ def stack_pass(
 
         if begin < count:
             row[FRESH] += count - begin
+            row[FRESH_BYTES] += (count - begin) * size
             for column in range(groups.shape[1]):
-                parts[groups[request, column], parts.shape[1] - 1, FRESH] += count - begin
+                part = parts[groups[request, column], parts.shape[1] - 1]
+                part[FRESH] += count - begin
+                part[FRESH_BYTES] += (count - begin) * size
             if has_windows:
                 working[window_of[request]] += count - begin
             for at in range(begin, count):

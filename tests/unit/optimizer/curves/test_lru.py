@@ -8,21 +8,11 @@ import numpy as np
 import pytest
 
 from kvcm_platform.core.errors import Code, DomainError
-from kvcm_platform.optimizer.curve import Curve, Touch, Unit
+from kvcm_platform.optimizer.curve import Touch, Unit
 from kvcm_platform.optimizer.curves import lru_curve
 from kvcm_platform.optimizer.trace import Event, TraceInstance
-from tests.support.naive_curves import Hits, naive_lru
+from tests.support.naive_curves import hits_at, naive_lru
 from tests.support.optimizer_traces import SHARED, Turn, mooncake_trace, random_trace, trace_of
-
-
-def at(curve: Curve, place: int) -> Hits:
-    return Hits(
-        blocks=int(curve.hit_blocks[place]),
-        tokens=int(curve.hit_tokens[place]),
-        bytes=int(curve.hit_bytes[place]),
-        positions=int(curve.hit_token_positions[place]),
-        full=int(curve.full_hit_requests[place]),
-    )
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -50,7 +40,7 @@ def test_equals_the_naive_model_at_every_capacity(seed: int, touch: Touch, unit:
             hits, evicted = naive_lru(
                 trace, turns, capacity, is_root=touch is Touch.ROOT, in_bytes=unit is Unit.BYTES
             )
-            assert at(curve, place) == hits, (case, capacity)
+            assert hits_at(curve, place) == hits, (case, capacity)
             assert curve.series["evicted_blocks"][place] == evicted, (case, capacity)
         unlimited, _ = naive_lru(trace, turns, 10**9)
         assert curve.unlimited_hit_blocks == unlimited.blocks
