@@ -282,6 +282,54 @@ class BlockIndex(Protocol):
         ...
 
 
+class RequestTap(Protocol):
+    """Sees the calls of instances that somebody watches (kvcm_platform.index.request_log.RequestLog).
+
+    Everything here only notes what it is given, which nobody changes afterwards. Calls that are refused
+    are not told, but for Starts that found no room.
+    """
+
+    is_open: bool
+    """Whether anything is watched: while it is not, nothing here is called."""
+
+    def query(
+        self,
+        instance: InstanceEntry,
+        query: int,
+        keys: Sequence[int] | bytes,
+        mask: Mask,
+        hits: int,
+        tokens: int = 0,
+        sw_size: int = 0,
+    ) -> None:
+        """A GetCacheLocation that was answered. `keys` may be int64 in the machine's order of bytes.
+
+        `hits` of the unmasked keys were found; `tokens` = token ids that the caller sent instead of keys.
+        """
+        ...
+
+    def start(
+        self, instance: InstanceEntry, session_id: str, keys: Sequence[int], mask: Mask, tokens: int = 0
+    ) -> None:
+        """A Start that was answered, with the mask of its answer; no session id = it found no room."""
+        ...
+
+    def finish(self, instance: InstanceEntry, session_id: str, success: Mask) -> None:
+        """A Finish that was carried out."""
+        ...
+
+
+class NoTap:
+    """Stands where nobody watches."""
+
+    is_open = False
+
+    def query(self, *_: object, **__: object) -> None:
+        """Never called."""
+
+    start = finish = query
+
+
 class FilePreparer(Protocol):
     """Makes the files of a write (kvcm_platform.metadata_service.file_preparer)."""
 

@@ -73,17 +73,23 @@ class Queries(UseCases):
         instance = await self.block_instance(instance_id)
         masks.check(mask)
         keys = await self._asked(instance, blocks)
+        prefix: Prefix | None = None
         match query:
             case QueryType.PREFIX_MATCH:
-                found = (await self._prefix(instance, keys, mask)).pieces
+                prefix = await self._prefix(instance, keys, mask)
             case QueryType.BATCH_GET:
                 found = await self._batch(instance, keys)
             case QueryType.REVERSE_ROLL_SW_MATCH:
                 found = await self._window(instance, keys, sw_size)
             case QueryType.PREFIX_MATCH_WITH_MAMBA:
-                found = (await self._prefix_with_state(instance, keys, mask)).pieces
+                prefix = await self._prefix_with_state(instance, keys, mask)
             case _:
                 raise invalid("query_type", f"{query} is not a query type")
+        if prefix is not None:
+            found = prefix.pieces
+        if self._tap.is_open:
+            hits = self._found(instance, found) if prefix is None else prefix.count
+            self._tap.query(instance, query, keys, mask, hits, len(blocks.tokens), sw_size)
         if spec_names:
             names = frozenset(spec_names)
             return [self._rules.only_specs(wire, names) for wire in found]
@@ -123,6 +129,8 @@ class Queries(UseCases):
             held = struct.unpack(f"={offset}q", raw[: offset << 3])
             self._index.touch_keys(instance, held, 0, tick)
         self._note_query(instance, match.count, match.count)
+        if self._tap.is_open:
+            self._tap.query(instance, QueryType.PREFIX_MATCH, raw, offset or None, match.count)
         return match.pieces
 
     async def get_cache_location_len(self, instance_id: str, query: int, blocks: Blocks, sw_size: int) -> int:
@@ -277,6 +285,11 @@ class Queries(UseCases):
                 await asyncio.sleep(0)
             wires += [self._rules.served(record, instance, serving) for record in records[at : at + AT_ONCE]]
         return records, wires
+
+    def _found(self, instance: InstanceEntry, wires: Sequence[bytes]) -> int:
+        """How many of an answer with an entry for each key are no placeholders."""
+        missing = self._rules.placeholder(instance)
+        return sum(wire is not missing for wire in wires)
 
     def _touch_hits(self, instance: InstanceEntry, records: Sequence[Record], hits: Sequence[bool]) -> None:
         used = [record if is_hit else None for record, is_hit in zip(records, hits, strict=True)]

@@ -13,7 +13,16 @@ from . import placement
 from .admission import Admission
 from .errors import Code, DomainError, invalid
 from .placement import Serving
-from .ports import BlockIndex, Facts, FilePreparer, PrefixSource, RecordRules, RegistrySource
+from .ports import (
+    BlockIndex,
+    Facts,
+    FilePreparer,
+    NoTap,
+    PrefixSource,
+    RecordRules,
+    RegistrySource,
+    RequestTap,
+)
 from .registry import GroupEntry, InstanceEntry, Registry
 from .token_keys import TokenKeys
 
@@ -59,6 +68,7 @@ class UseCases:
         limits: Limits | None = None,
         token_keys: TokenKeys | None = None,
         files: FilePreparer | None = None,
+        tap: RequestTap | None = None,
     ) -> None:
         self._index = index
         self._prefixes = prefixes
@@ -69,6 +79,7 @@ class UseCases:
         self._limits = limits or Limits()
         self._token_keys = token_keys or TokenKeys(None, 0)
         self._files = files
+        self._tap: RequestTap = tap or NoTap()
         self._serving: dict[str, Serving] = {}
         self._serving_of: Registry | None = None
 

@@ -96,7 +96,15 @@ class Writes(UseCases):
         instance = await self.block_instance(instance_id)
         keys = plain(await self._asked(instance, blocks))
         wanted = Wanted(keys, self._wanted_shapes(instance, group_names, len(blocks.keys)))
-        return await self._start(instance, wanted, timeout_seconds, min_replica_count)
+        try:
+            started = await self._start(instance, wanted, timeout_seconds, min_replica_count)
+        except DomainError as error:
+            if self._tap.is_open and error.code is Code.CAPACITY:
+                self._tap.start(instance, "", keys, None)
+            raise
+        if self._tap.is_open:
+            self._tap.start(instance, started.session_id, keys, started.mask, len(blocks.tokens))
+        return started
 
     async def _start(
         self, instance: InstanceEntry, wanted: Wanted, timeout_seconds: int, min_replica_count: int
@@ -315,7 +323,10 @@ class Writes(UseCases):
 
     async def finish_write(self, instance_id: str, session_id: str, success: Mask) -> None:
         """Second phase: successes become SERVING, failures are writable again at once."""
-        await self._finish(await self.block_instance(instance_id), session_id, success)
+        instance = await self.block_instance(instance_id)
+        await self._finish(instance, session_id, success)
+        if self._tap.is_open:
+            self._tap.finish(instance, session_id, success)
 
     def _check_session_id(self, session_id: str) -> None:
         if not _SESSION_ID.fullmatch(session_id):

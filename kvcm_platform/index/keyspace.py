@@ -237,6 +237,12 @@ UNREADABLE_DELETIONS = "kvcm:deletions:unreadable"
 """Hash of entries of lists of deletions that make no sense: `<base key>|<member in hex>` -> JSON."""
 FAULTS = "kvcm:faults"
 """Hash of the faults that DebugService injected (index/faults.py)."""
+REQUEST_SWITCHES = "kvcm:requests:switches"
+"""Hash of what metadata processes tell of calls (index/request_switches.py): `e:<group number>` -> JSON for
+the online estimate, `c:<capture id>` -> JSON for a capture."""
+ESTIMATES = "kvcm:estimates"
+"""Hash of the newest online estimates: group number -> JSON (apps/optimizer_reports)."""
+ESTIMATES_LEASE = "{kvcm:estimates}:running"
 
 TOKENS = "kvcm:tokens"
 """Hash of the API tokens that may use the data plane: SHA-256 -> JSON {role, groups, expires_at}."""
@@ -281,6 +287,21 @@ LEADER_FENCE = "kvcm:leader:fence"
 def demoted(node_id: str) -> str:
     """Exists while LeaderDemote keeps this node from answering; expires by itself."""
     return f"kvcm:demoted:{node_id}"
+
+
+def sampled_requests(group_number: int) -> str:
+    """Capped stream of the sampled calls of a group's instances (index/request_entries.py)."""
+    return f"kvcm:requests:sampled:{group_number}"
+
+
+def captured_requests(capture_id: str) -> str:
+    """Capped stream of the calls that a capture is for (index/request_entries.py)."""
+    return f"kvcm:requests:captured:{capture_id}"
+
+
+def estimate_state(group_number: int) -> str:
+    """What the online estimate of a group knows, its position in the stream included."""
+    return f"kvcm:estimates:{group_number}"
 
 
 def reclaim_lease(group_number: int) -> str:

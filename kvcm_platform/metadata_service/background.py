@@ -16,6 +16,7 @@ from kvcm_platform.index.facts import FactsBuffer
 from kvcm_platform.index.permits import RedisPermits
 from kvcm_platform.index.redis_index import RedisIndex
 from kvcm_platform.index.registry_mirror import RegistryMirror
+from kvcm_platform.index.request_log import RequestLog
 from kvcm_platform.index.search_cache import SearchCache
 
 from .faults import Faults
@@ -30,6 +31,8 @@ RECENCY_SECONDS = 1.0
 HEARTBEAT_SECONDS = 1.0
 STAND_DOWN_SECONDS = 0.2
 FAULTS_SECONDS = 0.1
+REQUESTS_SECONDS = 0.2
+SWITCHES_SECONDS = 0.5
 COMPLAIN_SECONDS = 10.0
 
 
@@ -59,6 +62,7 @@ class Background:
         stand_down: StandDown,
         node_id: str,
         faults: Faults | None,
+        requests: RequestLog,
     ) -> None:
         self._connection = connection
         self._index = index
@@ -69,6 +73,7 @@ class Background:
         self._stand_down = stand_down
         self._node_id = node_id
         self._faults = faults
+        self._requests = requests
 
     async def run(self) -> None:
         """Runs all loops until cancelled."""
@@ -80,6 +85,8 @@ class Background:
             tasks.create_task(every(RECENCY_SECONDS, "recency", self._flush_recency))
             tasks.create_task(every(HEARTBEAT_SECONDS, "heartbeat", self._beat))
             tasks.create_task(every(STAND_DOWN_SECONDS, "stand down", self._follow_stand_down))
+            tasks.create_task(every(SWITCHES_SECONDS, "switches", self._follow_switches))
+            tasks.create_task(every(REQUESTS_SECONDS, "requests", self._flush_requests))
             if self._faults is not None:
                 tasks.create_task(every(FAULTS_SECONDS, "faults", self._faults.refresh))
 
@@ -91,7 +98,7 @@ class Background:
         await each_to_its_end(
             [
                 *(self._index.pusher.flush(), self._index.pools.flush(), self._index.recency.flush()),
-                *(self._flush_facts(), self._sign_off()),
+                *(self._flush_facts(), self._flush_requests(), self._sign_off()),
             ]
         )
 
@@ -105,6 +112,12 @@ class Background:
 
     async def _flush_facts(self) -> None:
         await self._connection.pipeline(self._facts.take())
+
+    async def _follow_switches(self) -> None:
+        await self._requests.refresh(self._connection)
+
+    async def _flush_requests(self) -> None:
+        await self._requests.flush(self._connection)
 
     async def _follow_stand_down(self) -> None:
         self._stand_down.set(await self._connection.call("PTTL", keyspace.demoted(self._node_id)))

@@ -24,6 +24,7 @@ from kvcm_platform.index.placed import PlacedConnection
 from kvcm_platform.index.records import WireRecords
 from kvcm_platform.index.redis_index import RedisIndex
 from kvcm_platform.index.registry_mirror import RegistryMirror
+from kvcm_platform.index.request_log import RequestLog
 from kvcm_platform.index.search_cache import SearchCache
 from kvcm_platform.settings.env import Env
 
@@ -64,7 +65,9 @@ class Process:
         if env["KVCM_INDEX_BACKEND"] != "redis":
             self.local = LocalBackend(env, self.connection, self.mirror)
         self.index = self.local.index if self.local else RedisIndex(self.connection)
-        self.facts = FactsBuffer(f"metadata:{env.node_id}:{os.getpid()}")
+        name = f"metadata:{env.node_id}:{os.getpid()}"
+        self.facts = FactsBuffer(name)
+        self.requests = RequestLog(name)
         faults = Faults(self.connection) if env["KVCM_DEBUG_SERVICE"] else None
         self.control = ControlLink(
             env.control_address,
@@ -88,6 +91,7 @@ class Process:
             limits,
             TokenKeys(native.load_built(), TOKEN_MEMO_BYTES),
             DirectoryFiles(env["KVCM_TOUCH_TIMEOUT_MS"] / 1000),
+            self.requests,
         )
         host = "localhost" if env.is_loopback else env.bind
         endpoint = Endpoint(env.node_id, host, env["KVCM_META_RPC_PORT"], env["KVCM_META_HTTP_PORT"])
@@ -107,6 +111,7 @@ class Process:
             self.handlers.stand_down,
             env.node_id,
             faults,
+            self.requests,
         )
 
     async def run(self) -> None:

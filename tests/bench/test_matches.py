@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from statistics import fmean
@@ -11,7 +12,8 @@ from statistics import fmean
 import grpc
 import pytest
 
-from kvcm_platform.index import keyspace
+from kvcm_platform.index import keyspace, request_switches
+from kvcm_platform.index.request_switches import CaptureSwitch, SampleSwitch
 from kvcm_platform.pb import meta_service_pb2 as pb
 from tests.support.data_plane import instance
 from tests.support.platform_process import free_ports
@@ -132,6 +134,27 @@ def test_warm(million: Platform, report: Report, empty: tuple[int, int], size: i
         )
     report.add_load(part_name, f"empty grpcio handler, {size} keys, no answer", bare["Empty"])
     report.add_load(part_name, f"empty grpcio handler, answer of N = {size}", bare["Same"])
+
+
+@pytest.mark.parametrize("size", [64, 512])
+def test_watched(million: Platform, report: Report, size: int) -> None:
+    """The same with somebody who watches: the online estimate at some rates, a capture, then nobody."""
+    calls = Calls(MATCH, match_of(part(0, size)), CALLS[size])
+    client, until = million.valkey.client(), round((time.time() + 600) * 1000)
+    address, pids = million.processes["fast"].rpc, {"fast": million.pid("fast")}
+    for name in ("nobody", "estimate, k = 6", "estimate, k = 0", "capture", "nobody again"):
+        client.delete(keyspace.REQUEST_SWITCHES)
+        if name.startswith("estimate"):
+            request_switches.set_samples(client, {1: SampleSwitch(int(name[-1]), until)})
+        if name == "capture":
+            request_switches.set_capture(client, "bench", CaptureSwitch(frozenset({INSTANCE}), until))
+        time.sleep(1)  # processes look at the switches twice a second
+        load = h2load([address], calls, pids, million.folder)
+        report.add_load("GetCacheLocation, all hit, watched, fast", f"N = {size}, {name}", load)
+    streams = (keyspace.sampled_requests(1), keyspace.captured_requests("bench"))
+    assert all(client.xlen(name) for name in streams)
+    client.delete(keyspace.REQUEST_SWITCHES, *streams)
+    client.close()
 
 
 def test_cpp_baseline(million: Platform, report: Report) -> None:

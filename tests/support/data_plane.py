@@ -14,6 +14,7 @@ import redis
 from kvcm_platform.core.admission import Admission
 from kvcm_platform.core.masks import Mask
 from kvcm_platform.core.metadata import MetadataService
+from kvcm_platform.core.ports import RequestTap
 from kvcm_platform.core.registry import (
     VALUE_DTYPE,
     VALUE_MODEL,
@@ -226,6 +227,7 @@ async def data_plane(
     cache_bytes: int = 64 << 20,
     is_strict: bool = True,
     touch_seconds: float = 5.0,
+    tap: RequestTap | None = None,
     make_index: Callable[[Any, RegistryMirror], RedisIndex] = lambda connection, _: RedisIndex(connection),
 ) -> AsyncIterator[DataPlane]:
     """Connects a stack; entries are published first, by default one of each kind."""
@@ -244,7 +246,9 @@ async def data_plane(
     cache = SearchCache(index, cache_bytes, is_strict=is_strict)
     admission = Admission(RedisPermits(connection), facts)
     files = DirectoryFiles(touch_seconds)
-    service = MetadataService(index, cache, WireRecords(), mirror, facts, admission, limits, files=files)
+    service = MetadataService(
+        index, cache, WireRecords(), mirror, facts, admission, limits, files=files, tap=tap
+    )
     try:
         yield DataPlane(service, index, cache, mirror, client, facts)
     finally:
