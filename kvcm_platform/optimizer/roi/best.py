@@ -128,7 +128,7 @@ def _alone(name: str, curve: Curve, cost: CostModel, block_bytes: float | None) 
         reason = (
             "nothing is asked for twice"
             if not curve.unlimited_hit_blocks
-            else f"storage would have to cost less than {best.highest_price:.3g} {cost.currency} a GiB-month"
+            else f"storage would have to cost less than {best.highest_price:,.2f} {cost.currency} a GiB-month"
         )
         return Scenario(name, curve.requests, curve.tokens, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, False, reason)
     hours = float(worth.saved_gpu_hours_month[best.index])
@@ -181,7 +181,7 @@ def _scenario(
         net_money_month=saved - storage,
         money_per_gib_month=saved / (held / GIB) if held else 0.0,
         is_worth=is_worth,
-        reason=f"saves {saved:.4g} {cost.currency} a month and costs {storage:.4g}",
+        reason=f"saves {saved:,.2f} {cost.currency} a month and costs {storage:,.2f}",
     )
 
 

@@ -176,7 +176,7 @@ def test_scenarios_are_ranked_by_what_is_left_and_say_why_not() -> None:
         ("once", False),
     ]
     assert ranked[0].net_money_month == pytest.approx(4 * 304.375 - 200)
-    assert "10.1 USD a GiB-month" in ranked[1].reason
+    assert "10.15 USD a GiB-month" in ranked[1].reason
     assert "twice" in ranked[2].reason
 
 

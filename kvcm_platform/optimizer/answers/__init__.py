@@ -1,0 +1,1 @@
+"""Answers made from traces and curves, and their forms for other programs."""

@@ -1,0 +1,281 @@
+"""The rows and sentences of a report: the same in HTML and in text."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from kvcm_platform.core.sizes import sized
+
+from ..answers.definition import definition_text, totals_text
+from ..answers.export import bytes_or_none
+from ..answers.hot_prefixes import HotPrefixes
+from ..answers.shape import capacity_for, gap_to_bound, hit_rate_at, index_at, knee
+from ..answers.thinning import spread
+from ..curve import Curve, Unit
+from ..roi import Scenario
+from .axis import WIDEST, is_dense, short
+from .content import Line, Quota, Report, Table, Worth
+
+_ROWS = 14
+_PREFIX_ROWS = 40
+
+
+def points_table(lines: Sequence[Line], block_bytes: float | None) -> Table:
+    """Hit rates of all lines at capacities of the first; of the others the last point within each."""
+    first = lines[0].curve
+    found = knee(first)
+    least = int(first.capacities[-1]) // WIDEST if is_dense(first) else 0
+    begin = int(np.searchsorted(first.capacities, least))
+    shown = [i for i in spread(first, 2 * _ROWS, keep=[found.index] if found else []) if i >= begin]
+    sizes = bytes_or_none(first, block_bytes)
+    rows = []
+    for index in shown:
+        capacity = int(first.capacities[index])
+        row = [capacity_text(first, capacity)]
+        row.append("" if sizes is None else sized(round(float(sizes[index]))))
+        for line in lines:
+            comparable = _comparable(first, line.curve)
+            row.append(f"{hit_rate_at(line.curve, capacity):.2%}" if comparable else "–")
+        row += [f"{first.token_hit_rate[index]:.2%}", f"{int(first.full_hit_requests[index]):,}"]
+        rows.append(tuple(row))
+    names = tuple(line.label for line in lines)
+    columns = ("capacity", "size", *names, f"tokens, {names[0]}", "requests hit whole")
+    return Table("Hit rate by capacity", columns, tuple(rows), (True,) * len(columns))
+
+
+def curve_sentences(report: Report) -> list[str]:
+    """Knee, what the quota of today reaches, and the gap to the bound, in words."""
+    line = next((line for line in report.lines if not line.is_bound), report.lines[0])
+    sentences = [f"{line.label}: {totals_text(line.curve)}."]
+    found = knee(line.curve)
+    if found:
+        sentences.append(
+            f"Knee: {found.hit_rate:.1%} at {_sized(line.curve, found.capacity, report.block_bytes)}; "
+            "from there on more capacity brings less than it did on average."
+        )
+    sentences += _quota_sentences(report, line.curve, report.quota)
+    sentences += _gap_sentences(report, line)
+    return sentences
+
+
+def _quota_sentences(report: Report, curve: Curve, quota: Quota | None) -> list[str]:
+    capacity = _quota_capacity(report, curve, quota)
+    if quota is None or capacity is None:
+        return []
+    rates = ", ".join(
+        f"{hit_rate_at(curve, capacity * factor):.1%} with {name}"
+        for factor, name in ((0.5, "half of it"), (2, "twice"), (4, "four times"))
+    )
+    return [f"At the {quota.label} of {_sized(curve, int(capacity), report.block_bytes)}: "
+            f"{hit_rate_at(curve, capacity):.1%}; {rates}."]  # fmt: skip
+
+
+def _quota_capacity(report: Report, curve: Curve, quota: Quota | None) -> float | None:
+    """The quota in the unit of the curve."""
+    if quota is None or curve.definition.policy == "ttl":
+        return None
+    if curve.definition.unit == Unit.BYTES:
+        return quota.size_bytes
+    if quota.size_blocks is not None:
+        return quota.size_blocks
+    sizes = bytes_or_none(curve, report.block_bytes)
+    if quota.size_bytes is None or sizes is None or not len(sizes) or not curve.capacities[-1]:
+        return None
+    return quota.size_bytes / (float(sizes[-1]) / int(curve.capacities[-1]))
+
+
+def _gap_sentences(report: Report, line: Line) -> list[str]:
+    bound = next((other for other in report.lines if other.is_bound), None)
+    if bound is None or not _comparable(line.curve, bound.curve):
+        return []
+    capacity = _quota_capacity(report, line.curve, report.quota)
+    found = knee(line.curve)
+    if capacity is None and found:
+        capacity = found.capacity
+    index = index_at(bound.curve, capacity or 0)
+    if index < 0 or line.curve.blocks != bound.curve.blocks:
+        return []
+    gap = gap_to_bound(line.curve, bound.curve)
+    at = int(gap.capacities[index])
+    reached = capacity_for(line.curve, float(gap.bound_rate[index]))
+    more = f"; {line.label} needs {capacity_text(line.curve, reached)} for that" if reached else ""
+    return [
+        f"No policy can hit more than {gap.bound_rate[index]:.1%} at {capacity_text(line.curve, at)}, "
+        f"{float(gap.gap[index]) * 100:.1f} points above {line.label}{more}."
+    ]
+
+
+def worth_sentences(worth: Worth) -> list[str]:
+    best, currency = worth.best, worth.roi.cost.currency
+    if best.index < 0:
+        return [
+            "No capacity saves what it costs: storage would have to cost less than "
+            f"{money(best.highest_price)} {currency} a GiB-month."
+        ]
+    return [
+        f"Best capacity: {sized(round(best.capacity_bytes))}, hit rate {best.hit_rate:.1%}. It saves "
+        f"{money(best.saved_money_month)} {currency} a month and costs {money(best.storage_money_month)}: "
+        f"{money(best.net_money_month)} are left.",
+        f"No other capacity is worth more than {money(best.most_net_money_month)} {currency}. "
+        f"The best one pays up to {best.break_even_price:.3g} {currency} a GiB-month; "
+        f"over {money(best.highest_price)} none does.",
+    ]
+
+
+def worth_table(worth: Worth) -> Table:
+    roi = worth.roi
+    above = np.flatnonzero(roi.capacity_bytes > float(roi.capacity_bytes[-1]) / WIDEST)
+    step = max(1, len(above) // _ROWS)
+    shown = sorted({*above[::step].tolist(), *([worth.best.index] if worth.best.index >= 0 else [])})
+    rows = tuple(
+        (
+            sized(round(float(roi.capacity_bytes[i]))),
+            f"{roi.hit_rate[i]:.2%}",
+            short(float(roi.saved_gpu_hours_month[i])),
+            money(float(roi.saved_money_month[i])),
+            money(float(roi.storage_money_month[i])),
+            money(float(roi.net_money_month[i])),
+            money(float(roi.break_even_price[i])),
+        )
+        for i in shown
+    )
+    columns = ("capacity", "hit rate", "GPU hours saved", "saved", "storage", "left", "pays up to, GiB-month")
+    return Table("Worth by capacity", columns, rows, (True,) * len(columns))
+
+
+def tiers_table(worth: Worth) -> Table:
+    """Whether each tier keeps up, at the best capacity (the largest where none is)."""
+    index = worth.best.index if worth.best.index >= 0 else len(worth.roi.capacity_bytes) - 1
+    rows = []
+    for share in worth.roi.tiers:
+        bandwidth = share.tier.bandwidth_bytes_per_second
+        needed = float(share.needed_bytes_per_second[index])
+        even = float(share.break_even_bytes_per_second[index])
+        rows.append(
+            (
+                share.tier.name,
+                sized(round(float(share.held_bytes[index]))),
+                f"{rate_text(needed)}",
+                rate_text(even) if np.isfinite(even) else "none is enough",
+                rate_text(bandwidth) if bandwidth else "not known",
+                _verdict(bandwidth, needed, even),
+            )
+        )
+    columns = ("tier", "holds", "hits ask for", "faster than computing from", "delivers", "")
+    return Table("Bandwidth", columns, tuple(rows), (False, True, True, True, True, False))
+
+
+def _verdict(bandwidth: float, needed: float, even: float) -> str:
+    if not bandwidth:
+        return "not checked"
+    if bandwidth < needed:
+        return f"delivers {bandwidth / needed:.0%} of the hits"
+    return "in time" if bandwidth >= even else "delivers, but later than computing would"
+
+
+def scenario_table(scenarios: Sequence[Scenario], currency: str) -> Table:
+    rows = tuple(
+        (
+            found.name,
+            "yes" if found.is_worth else "no",
+            f"{found.requests:,}",
+            f"{found.hit_rate:.1%}",
+            sized(round(found.capacity_bytes)),
+            money(found.saved_money_month),
+            money(found.storage_money_month),
+            money(found.net_money_month),
+            found.reason,
+        )
+        for found in scenarios
+    )
+    columns = ("scenario", "worth it", "requests", "hit rate", "capacity", "saved", "storage", "left", "why")
+    numeric = (False, False, True, True, True, True, True, True, False)
+    return Table("Which scenarios are worth a cache", columns, rows, numeric, f"{currency} a month")
+
+
+def prefix_table(found: HotPrefixes) -> Table:
+    """The tree in the order of its branches, indented."""
+    children: dict[int, list[int]] = {}
+    for node in found.nodes:
+        children.setdefault(node.parent, []).append(node.id)
+    rows: list[tuple[str, ...]] = []
+    waiting = [(id_, 0) for id_ in reversed(children.get(-1, []))]
+    while waiting and len(rows) < _PREFIX_ROWS:
+        id_, level = waiting.pop()
+        node = found.nodes[id_]
+        name = f"{'· ' * min(level, 12)}{node.first_key}"
+        rows.append(
+            (
+                name,
+                node.instance_id,
+                f"{node.depth:,}",
+                f"{node.blocks:,}",
+                f"{node.requests:,}",
+                f"{node.request_share:.1%}",
+                f"{node.access_share:.1%}",
+                f"{node.session_count:,}" if node.session_count else "",
+                f"{node.last_use_us / 1e6:,.0f} s",
+            )
+        )
+        waiting += [(child, level + 1) for child in reversed(children.get(id_, []))]
+    columns = (
+        "first key",
+        "instance",
+        "depth",
+        "blocks",
+        "requests",
+        "of requests",
+        "of accesses",
+        "sessions",
+        "last use",
+    )
+    note = f"The {len(rows)} most used of {found.node_count:,} nodes of the tree of prefixes, by branch."
+    return Table("Hot prefixes", columns, tuple(rows), (False, False, *(True,) * 7), note)
+
+
+def note_lines(report: Report) -> list[str]:
+    notes = [f"{line.label}: {definition_text(line.curve.definition)}." for line in report.lines]
+    if report.worth:
+        cost = report.worth.roi.cost
+        notes.append(
+            f"Money: {cost.model.title or cost.model.name}, "
+            f"{cost.gpu_hour_price:g} {cost.currency} a GPU hour, "
+            f"{cost.seconds_per_token * 1e6:.3g} us for a token at the start of a prompt and "
+            f"{cost.seconds_per_token_position * 1e9:.3g} ns more for each token before it; storage "
+            + ", ".join(f"{t.name} {t.price_per_gib_month:g} {cost.currency} a GiB-month" for t in cost.tiers)
+            + f"; the trace of {report.worth.roi.span_seconds / 3600:.3g} h stands for the whole month."
+        )
+    return [*notes, *report.notes]
+
+
+def capacity_text(curve: Curve, capacity: int) -> str:
+    """In the unit of the curve."""
+    if curve.definition.policy == "ttl":
+        return f"{capacity / 1e6:,.4g} s"
+    if curve.definition.unit == Unit.BYTES:
+        return sized(capacity)
+    return f"{capacity:,} block{'' if capacity == 1 else 's'}"
+
+
+def money(value: float) -> str:
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:,.2f}"
+
+
+def rate_text(bytes_per_second: float) -> str:
+    return f"{sized(round(bytes_per_second))}/s"
+
+
+def _sized(curve: Curve, capacity: int, block_bytes: float | None) -> str:
+    """In the unit of the curve, with bytes where they are known."""
+    text = capacity_text(curve, capacity)
+    sizes = bytes_or_none(curve, block_bytes)
+    if curve.definition.unit == Unit.BYTES or sizes is None or curve.definition.policy == "ttl":
+        return text
+    return f"{sized(round(capacity * float(sizes[-1]) / max(1, int(curve.capacities[-1]))))} ({text})"
+
+
+def _comparable(one: Curve, other: Curve) -> bool:
+    kinds = [(curve.definition.unit, curve.definition.policy == "ttl") for curve in (one, other)]
+    return kinds[0] == kinds[1]
