@@ -137,7 +137,8 @@ class Overview:
             "groups_total": len(groups),
             "instances_total": len(self._registry.instances),
             "processes": [_process_form(state) for state in states],
-            "day": self._day(),
+            "day": self._figures(keyspace.OVERVIEW_DAY),
+            "savings": self._figures(keyspace.OVERVIEW_SAVINGS),
             "verdict": _verdict_form(judged),
         }
 
@@ -160,16 +161,16 @@ class Overview:
             self._registry = index_registry.read(self._client)
             self._registry_version = version
 
-    def _day(self) -> Picture | None:
-        """Of the last 24 hours; None before there are any, or while nobody keeps the history."""
-        text = self._client.get(keyspace.OVERVIEW_DAY)
+    def _figures(self, key: str) -> Picture | None:
+        """Of the last 24 hours or of this month; None before there are any, or while nobody makes them."""
+        text = self._client.get(key)
         if text is None:
             return None
         try:
-            day = json.loads(text)
-            return {**day, "since": iso(day["since"]), "until": iso(day["until"])}
+            figures = json.loads(text)
+            return {**figures, "since": iso(figures["since"]), "until": iso(figures["until"])}
         except (KeyError, TypeError, ValueError) as error:
-            log.error("the figures of the day cannot be read", reason=repr(error))
+            log.error("figures of the overview cannot be read", key=key, reason=repr(error))
             return None
 
     def _read_totals(self) -> None:
@@ -207,7 +208,7 @@ _EMPTY: Picture = {
         ("used_bytes", "reserved_bytes", "pending_bytes", "quota_bytes", "blocks", "open_write_sessions"), 0
     ),
     **dict.fromkeys(("storages_healthy", "storages_total", "groups_total", "instances_total"), 0),
-    "day": None,
+    **dict.fromkeys(("day", "savings")),
     "processes": [],
 }
 

@@ -69,6 +69,21 @@ class DaySerializer(serializers.Serializer):
     write_p99_ms = serializers.FloatField(allow_null=True)
 
 
+class SavingsSerializer(serializers.Serializer):
+    """What this month saved so far. Money and hours are null where no instance group has a cost model."""
+
+    month = serializers.CharField()
+    since = serializers.DateTimeField()
+    until = serializers.DateTimeField()
+    hit_tokens = serializers.IntegerField()
+    token_hit_rate = serializers.FloatField(allow_null=True)
+    currency = serializers.CharField(allow_blank=True)
+    gpu_hours = serializers.FloatField(allow_null=True)
+    saved_money = serializers.FloatField(allow_null=True)
+    storage_money = serializers.FloatField(allow_null=True)
+    net_money = serializers.FloatField(allow_null=True)
+
+
 class OverviewSerializer(serializers.Serializer):
     requests_per_second = serializers.FloatField()
     requested_blocks = serializers.IntegerField()
@@ -86,6 +101,7 @@ class OverviewSerializer(serializers.Serializer):
     groups_total = serializers.IntegerField()
     instances_total = serializers.IntegerField()
     day = DaySerializer(allow_null=True)
+    savings = SavingsSerializer(allow_null=True)
     processes = ProcessSerializer(many=True)
     rpcs = RpcSerializer(many=True)
     verdict = VerdictSerializer()

@@ -15,7 +15,7 @@ FIELDS = {
     *("requests_per_second", "requested_blocks", "hit_blocks", "hit_rate", "totals"),
     *("used_bytes", "reserved_bytes", "pending_bytes", "quota_bytes", "blocks", "open_write_sessions"),
     *("storages_healthy", "storages_total", "groups_total", "instances_total"),
-    *("processes", "rpcs", "verdict", "history", "day"),
+    *("processes", "rpcs", "verdict", "history", "day", "savings"),
 }
 
 
