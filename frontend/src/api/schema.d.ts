@@ -737,6 +737,128 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/optimizer/cost-models/": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description What computing and storing cost: the prices behind every figure in money. */
+        get: operations["optimizer_cost_models_list"];
+        put?: never;
+        /** @description What computing and storing cost: the prices behind every figure in money. */
+        post: operations["optimizer_cost_models_create"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/optimizer/cost-models/{name}/": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description What computing and storing cost: the prices behind every figure in money. */
+        get: operations["optimizer_cost_models_retrieve"];
+        put?: never;
+        post?: never;
+        /** @description What computing and storing cost: the prices behind every figure in money. */
+        delete: operations["optimizer_cost_models_destroy"];
+        options?: never;
+        head?: never;
+        /** @description What computing and storing cost: the prices behind every figure in money. */
+        patch: operations["optimizer_cost_models_partial_update"];
+        trace?: never;
+    };
+    "/api/v1/optimizer/cost-models/presets/": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description Public models that `settings.model` may name. */
+        get: operations["optimizer_cost_models_presets_list"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/optimizer/savings/": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description What the caches of groups saved and cost in a month, by real traffic. */
+        get: operations["optimizer_savings_list"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/optimizer/savings/csv/": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description All groups of a month as CSV. */
+        get: operations["optimizer_savings_csv_retrieve"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/optimizer/savings/months/": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description The months of which something is counted, the newest first. */
+        get: operations["optimizer_savings_months_list"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/optimizer/savings/summary/": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description What the caches of groups saved and cost in a month, by real traffic. */
+        get: operations["optimizer_savings_summary_retrieve"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/overview": {
         parameters: {
             query?: never;
@@ -1201,6 +1323,30 @@ export interface components {
         };
         /** @enum {string} */
         ConfidenceEnum: "low" | "medium" | "high";
+        /** @description A new cost model; the first one becomes the default. */
+        CostModelInputRequest: {
+            settings: {
+                [key: string]: unknown;
+            };
+            note?: string;
+            is_default?: boolean;
+            groups?: string[];
+            name: string;
+        };
+        CostModelOutput: {
+            name: string;
+            note: string;
+            is_default: boolean;
+            groups: string[];
+            settings: {
+                [key: string]: unknown;
+            };
+            version: number;
+            /** Format: date-time */
+            created_at: string;
+            /** Format: date-time */
+            updated_at: string;
+        };
         /** @description The last 24 hours, or what there is of them; rates and latencies are null where nothing was asked. */
         Day: {
             /** Format: date-time */
@@ -1364,6 +1510,36 @@ export interface components {
             created_at: string;
             /** Format: date-time */
             updated_at: string;
+        };
+        /** @description One instance group in one month. */
+        GroupSavingOutput: {
+            month: string;
+            /** Format: date-time */
+            since: string;
+            /** Format: date-time */
+            until: string;
+            requests: number;
+            requested_tokens: number;
+            hit_tokens: number;
+            /** Format: double */
+            token_hit_rate: number | null;
+            /** Format: double */
+            prefill_seconds: number | null;
+            /** Format: double */
+            gpu_hours: number | null;
+            /** Format: double */
+            saved_money: number | null;
+            /** Format: double */
+            storage_money: number | null;
+            /** Format: double */
+            net_money: number | null;
+            currency: string;
+            instance_group: string;
+            cost_model: string | null;
+            /** Format: double */
+            mean_used_bytes: number;
+            /** Format: double */
+            known_ratio: number;
         };
         /** @description Totals of the group's instances; `hit_rate` is null while nothing was requested. */
         GroupTrafficOutput: {
@@ -1759,6 +1935,18 @@ export interface components {
             user_data: string;
             use_eagle_pop: boolean;
         };
+        /** @description A public model: what its KV cache weighs, and what its prefill costs by position. */
+        ModelPresetOutput: {
+            preset: string;
+            title: string;
+            /** Format: double */
+            kv_bytes_per_token: number;
+            /** Format: double */
+            flops_per_token: number;
+            /** Format: double */
+            flops_per_token_position: number;
+            source: string;
+        };
         NewTokenOutput: {
             id: number;
             username: string;
@@ -1873,6 +2061,7 @@ export interface components {
             groups_total: number;
             instances_total: number;
             day: components["schemas"]["Day"] | null;
+            savings: components["schemas"]["Savings"] | null;
             processes: components["schemas"]["Process"][];
             rpcs: components["schemas"]["Rpc"][];
             verdict: components["schemas"]["Verdict"];
@@ -1938,6 +2127,21 @@ export interface components {
             previous?: string | null;
             results: components["schemas"]["ConditionOutput"][];
         };
+        PaginatedCostModelOutputList: {
+            /** @example 123 */
+            count: number;
+            /**
+             * Format: uri
+             * @example http://api.example.org/accounts/?page=4
+             */
+            next?: string | null;
+            /**
+             * Format: uri
+             * @example http://api.example.org/accounts/?page=2
+             */
+            previous?: string | null;
+            results: components["schemas"]["CostModelOutput"][];
+        };
         PaginatedDeliveryOutputList: {
             /** @example 123 */
             count: number;
@@ -1982,6 +2186,21 @@ export interface components {
              */
             previous?: string | null;
             results: components["schemas"]["GroupOutput"][];
+        };
+        PaginatedGroupSavingOutputList: {
+            /** @example 123 */
+            count: number;
+            /**
+             * Format: uri
+             * @example http://api.example.org/accounts/?page=4
+             */
+            next?: string | null;
+            /**
+             * Format: uri
+             * @example http://api.example.org/accounts/?page=2
+             */
+            previous?: string | null;
+            results: components["schemas"]["GroupSavingOutput"][];
         };
         PaginatedHealthChangeOutputList: {
             /** @example 123 */
@@ -2057,6 +2276,21 @@ export interface components {
              */
             previous?: string | null;
             results: components["schemas"]["MigrationRunOutput"][];
+        };
+        PaginatedModelPresetOutputList: {
+            /** @example 123 */
+            count: number;
+            /**
+             * Format: uri
+             * @example http://api.example.org/accounts/?page=4
+             */
+            next?: string | null;
+            /**
+             * Format: uri
+             * @example http://api.example.org/accounts/?page=2
+             */
+            previous?: string | null;
+            results: components["schemas"]["ModelPresetOutput"][];
         };
         PaginatedOrphanRunOutputList: {
             /** @example 123 */
@@ -2147,6 +2381,21 @@ export interface components {
              */
             previous?: string | null;
             results: components["schemas"]["SampleOutput"][];
+        };
+        PaginatedSavingsMonthOutputList: {
+            /** @example 123 */
+            count: number;
+            /**
+             * Format: uri
+             * @example http://api.example.org/accounts/?page=4
+             */
+            next?: string | null;
+            /**
+             * Format: uri
+             * @example http://api.example.org/accounts/?page=2
+             */
+            previous?: string | null;
+            results: components["schemas"]["SavingsMonthOutput"][];
         };
         PaginatedSilenceOutputList: {
             /** @example 123 */
@@ -2254,6 +2503,20 @@ export interface components {
             role?: components["schemas"]["RoleEnum"];
             groups?: string[] | null;
             is_active?: boolean;
+        };
+        /**
+         * @description A partial update; `settings` and `groups` are replaced as a whole. `groups` have this model instead of
+         *     the default. `settings`: model (a preset's name, or an object), gpu_hour_price, effective_flops or
+         *     prefill_tokens_per_second, tiers and more (docs/optimizer.md); what is left out has an example's value.
+         */
+        PatchedCostModelChangeRequest: {
+            version?: number;
+            settings?: {
+                [key: string]: unknown;
+            };
+            note?: string;
+            is_default?: boolean;
+            groups?: string[];
         };
         /** @description A partial update, also inside the members; `quota.per_type` is replaced as a whole. */
         PatchedGroupChangeRequest: {
@@ -2728,6 +2991,54 @@ export interface components {
             spec?: {
                 [key: string]: unknown;
             };
+        };
+        /** @description What this month saved so far. Money and hours are null where no instance group has a cost model. */
+        Savings: {
+            month: string;
+            /** Format: date-time */
+            since: string;
+            /** Format: date-time */
+            until: string;
+            hit_tokens: number;
+            /** Format: double */
+            token_hit_rate: number | null;
+            currency: string;
+            /** Format: double */
+            gpu_hours: number | null;
+            /** Format: double */
+            saved_money: number | null;
+            /** Format: double */
+            storage_money: number | null;
+            /** Format: double */
+            net_money: number | null;
+        };
+        SavingsMonthOutput: {
+            month: string;
+        };
+        /** @description The sum over the groups that may be seen; `groups` of them have something counted. */
+        SavingsSummaryOutput: {
+            month: string;
+            /** Format: date-time */
+            since: string;
+            /** Format: date-time */
+            until: string;
+            requests: number;
+            requested_tokens: number;
+            hit_tokens: number;
+            /** Format: double */
+            token_hit_rate: number | null;
+            /** Format: double */
+            prefill_seconds: number | null;
+            /** Format: double */
+            gpu_hours: number | null;
+            /** Format: double */
+            saved_money: number | null;
+            /** Format: double */
+            storage_money: number | null;
+            /** Format: double */
+            net_money: number | null;
+            currency: string;
+            groups: number;
         };
         /** @enum {string} */
         ScopeEnum: "all" | "idle";
@@ -7009,6 +7320,646 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["Ticket"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    optimizer_cost_models_list: {
+        parameters: {
+            query?: {
+                is_default?: boolean;
+                /** @description Which field to use when ordering the results. */
+                ordering?: string;
+                /** @description A page number within the paginated result set. */
+                page?: number;
+                /** @description Number of results to return per page. */
+                page_size?: number;
+                /** @description A search term. */
+                search?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PaginatedCostModelOutputList"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    optimizer_cost_models_create: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["CostModelInputRequest"];
+            };
+        };
+        responses: {
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["CostModelOutput"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    optimizer_cost_models_retrieve: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["CostModelOutput"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    optimizer_cost_models_destroy: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description No response body */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    optimizer_cost_models_partial_update: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["PatchedCostModelChangeRequest"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["CostModelOutput"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    optimizer_cost_models_presets_list: {
+        parameters: {
+            query?: {
+                /** @description Which field to use when ordering the results. */
+                ordering?: string;
+                /** @description A page number within the paginated result set. */
+                page?: number;
+                /** @description Number of results to return per page. */
+                page_size?: number;
+                /** @description A search term. */
+                search?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PaginatedModelPresetOutputList"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    optimizer_savings_list: {
+        parameters: {
+            query?: {
+                /** @description as 2026-11 (UTC); this month without */
+                month?: string;
+                /** @description A page number within the paginated result set. */
+                page?: number;
+                /** @description Number of results to return per page. */
+                page_size?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PaginatedGroupSavingOutputList"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    optimizer_savings_csv_retrieve: {
+        parameters: {
+            query?: {
+                /** @description as 2026-11 (UTC); this month without */
+                month?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "text/csv": string;
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    optimizer_savings_months_list: {
+        parameters: {
+            query?: {
+                /** @description A page number within the paginated result set. */
+                page?: number;
+                /** @description Number of results to return per page. */
+                page_size?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PaginatedSavingsMonthOutputList"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    optimizer_savings_summary_retrieve: {
+        parameters: {
+            query?: {
+                /** @description as 2026-11 (UTC); this month without */
+                month?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SavingsSummaryOutput"];
                 };
             };
             400: {

@@ -1,7 +1,9 @@
 import { describe, expect, it } from 'vitest';
 
-import { bytes, count, duration, exact, exactBytes, milliseconds, NOTHING, plural, rate, share } from './format';
-import { absoluteTime, relativeTime, utcTime } from './time';
+import {
+  amount, bytes, count, duration, exact, exactBytes, milliseconds, money, NOTHING, plural, rate, share,
+} from './format';
+import { absoluteTime, monthName, relativeTime, utcTime } from './time';
 
 describe('bytes', () => {
   it.each([
@@ -105,4 +107,32 @@ describe('times', () => {
     expect(absoluteTime(null)).toBe(NOTHING);
     expect(relativeTime('not a time', now)).toBe(NOTHING);
   });
+});
+
+describe('money', () => {
+  it.each([
+    [0, '0.00 USD'],
+    [0.004, '0.00 USD'],
+    [-0.004, '0.00 USD'],
+    [12.345, '12.35 USD'],
+    [-99.5, '−99.50 USD'],
+    [1234.5, '1,235 USD'],
+    [-45_678, '−45.7 k USD'],
+  ])('%d is %s', (value, text) => expect(money(value, 'USD')).toBe(text));
+
+  it('says nothing for no value', () => expect(money(null, 'USD')).toBe(NOTHING));
+});
+
+describe('amount', () => {
+  it.each([
+    [0, '0'],
+    [0.06254, '0.0625'],
+    [12.34, '12.3'],
+    [1234.5, '1,235'],
+    [-0.5, '−0.5'],
+  ])('%d is %s', (value, text) => expect(amount(value)).toBe(text));
+});
+
+describe('monthName', () => {
+  it('is read out', () => expect(monthName('2026-11')).toBe('November 2026'));
 });

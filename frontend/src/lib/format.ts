@@ -68,6 +68,25 @@ export function share(value: number | null | undefined, digits = 1): string {
   return `${shown.toLocaleString('en', { maximumFractionDigits: digits })} %`;
 }
 
+/** Three significant digits below a thousand, whole above: 0.0625 → "0.0625", 1234.5 → "1,235". */
+export function amount(value: number | null | undefined): string {
+  if (value == null || !Number.isFinite(value)) return NOTHING;
+  const text =
+    Math.abs(value) >= 1000
+      ? count(Math.abs(value))
+      : Math.abs(value).toLocaleString('en', { maximumSignificantDigits: 3 });
+  return value < 0 && text !== '0' ? `−${text}` : text;
+}
+
+/** 1234.5, "USD" → "1,235 USD"; cents are told below a hundred. */
+export function money(value: number | null | undefined, currency: string): string {
+  if (value == null || !Number.isFinite(value)) return NOTHING;
+  const size = Math.abs(value);
+  const text = size >= 100 ? count(Math.round(size)) : size.toLocaleString('en', { minimumFractionDigits: 2, maximumFractionDigits: 2 });
+  const sign = value < 0 && text !== '0.00' ? '−' : '';
+  return `${sign}${text} ${currency}`.trim();
+}
+
 export function milliseconds(value: number | null | undefined): string {
   if (value == null || !Number.isFinite(value)) return NOTHING;
   if (value < 1) return `${trimmed(value * 1000, 0)} µs`;

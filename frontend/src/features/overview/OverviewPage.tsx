@@ -16,6 +16,7 @@ import { figuresOf, verdictSentence } from './figures';
 import classes from './Overview.module.css';
 import { ProcessTable } from './ProcessTable';
 import { RpcTable } from './RpcTable';
+import { Savings } from './Savings';
 import { Totals } from './Totals';
 
 export function OverviewPage() {
@@ -70,6 +71,7 @@ function Picture({ overview }: { overview: Overview }) {
         </Panel>
         <Totals totals={overview.totals} />
       </div>
+      <Savings savings={overview.savings} />
       <div className={classes.halves}>
         <RpcTable rpcs={overview.rpcs} />
         <ProcessTable processes={overview.processes} />

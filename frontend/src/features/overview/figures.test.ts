@@ -22,6 +22,7 @@ const overview: Overview = {
   groups_total: 1,
   instances_total: 4,
   day: null,
+  savings: null,
   processes: [],
   rpcs: [],
   verdict: { state: 'ok', reasons: [] },
