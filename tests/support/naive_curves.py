@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 
 from kvcm_platform.optimizer.curve import Curve
 from kvcm_platform.optimizer.trace import Trace, TraceInstance
@@ -94,3 +95,75 @@ def naive_reuse_gaps(turns: Sequence[Turn]) -> list[int]:
         gaps += [turn.at_us - used[path] for path in turn.paths[turn.skip_n : turn.lookup] if path in used]
         used |= dict.fromkeys(turn.paths, turn.at_us)
     return gaps
+
+
+def naive_ttl(trace: Trace, turns: Sequence[Turn], ttl_us: int) -> tuple[Hits, int, int]:
+    """Hits, and block-microseconds and byte-microseconds alive, counted microsecond by microsecond."""
+    hits, used = Hits(), dict[int, int]()
+    alive = alive_bytes = 0
+    clock = turns[0].at_us if turns else 0
+    for turn in turns:
+        while clock < turn.at_us:
+            for path, at in used.items():
+                if clock < at + ttl_us:
+                    alive += 1
+                    alive_bytes += trace.header.instances[trace.path_instance[path]].block_bytes
+            clock += 1
+        is_alive = {path for path, at in used.items() if turn.at_us - at <= ttl_us}.__contains__
+        hits.count(turn, hit_length(turn, is_alive), trace.header.instances[turn.instance])
+        used |= dict.fromkeys(turn.paths, turn.at_us)
+    return hits, alive, alive_bytes
+
+
+def most_hits(turns: Sequence[Turn], capacity: int) -> int:
+    """Of all choices of what to keep after each request out of what is there: the most hit blocks."""
+    best: dict[frozenset[int], int] = {frozenset(): 0}
+    for turn in turns:
+        after: dict[frozenset[int], int] = {}
+        for resident, so_far in best.items():
+            gained = so_far + max(0, hit_length(turn, resident.__contains__) - turn.skip_n)
+            there = resident.union(turn.paths)
+            for kept in combinations(sorted(there), min(capacity, len(there))):
+                state = frozenset(kept)
+                after[state] = max(after.get(state, 0), gained)
+        best = after
+    return max(best.values())
+
+
+def naive_tiers(turns: Sequence[Turn], c1: int, c2: int) -> tuple[int, int, int]:
+    """Exclusive: (blocks hit in tier 1, in tier 2, demoted). What is used goes to the top of tier 1."""
+    upper, lower = list[int](), list[int]()
+    hits1 = hits2 = demoted = 0
+    for turn in turns:
+        length = hit_length(turn, lambda path: path in upper or path in lower)
+        for path in turn.paths[turn.skip_n : length]:
+            hits1 += path in upper
+            hits2 += path in lower
+        for path in reversed(turn.paths):
+            for tier in (upper, lower):
+                if path in tier:
+                    tier.remove(path)
+            upper.insert(0, path)
+        while len(upper) > c1:
+            lower.insert(0, upper.pop())
+            demoted += 1
+        del lower[c2:]
+    return hits1, hits2, demoted
+
+
+def naive_inclusive_tiers(turns: Sequence[Turn], c1: int, c2: int) -> tuple[int, int]:
+    """Every use refreshes both tiers: (blocks hit in tier 1, and in tier 2 alone)."""
+    tiers = [list[int](), list[int]()]
+    hits1 = hits2 = 0
+    for turn in turns:
+        length = hit_length(turn, lambda path: path in tiers[0] or path in tiers[1])
+        for path in turn.paths[turn.skip_n : length]:
+            hits1 += path in tiers[0]
+            hits2 += path not in tiers[0]
+        for tier, capacity in zip(tiers, (c1, c2), strict=True):
+            for path in reversed(turn.paths):
+                if path in tier:
+                    tier.remove(path)
+                tier.insert(0, path)
+            del tier[capacity:]
+    return hits1, hits2

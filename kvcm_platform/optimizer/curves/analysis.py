@@ -114,9 +114,10 @@ def lru_analysis(
             on_progress(0.8 * chunk.end / trace.requests)
     definition = Definition("lru", touch=touch, unit=unit)
     part_capacities = wanted if capacities is not None else parts.edges * weights.unit_size
+    at = np.searchsorted(parts.edges, part_capacities // weights.unit_size)
     curves = [
         replace(
-            curve_of_rows(trace, weights, rows, parts.edges, definition, part_capacities),
+            curve_of_rows(trace, rows, at, definition, part_capacities),
             requests=int(parts.requests[number]),
             span_us=parts.span_us(number),
         )

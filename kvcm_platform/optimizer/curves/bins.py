@@ -35,6 +35,12 @@ _leading_zeros: Any = intrinsic(_define_leading_zeros)
 
 
 @njit(cache=True, nogil=True)
+def highest_bit(word: int) -> int:
+    """Place of the highest bit set in a word of 64 bits that is not 0."""
+    return int(63 - _leading_zeros(word))
+
+
+@njit(cache=True, nogil=True)
 def code_of(value: int) -> int:
     """Number of the log-linear bin of a value >= 0: linear below 2^8, then 128 bins for each doubling."""
     shift: int = max(0, 64 - _leading_zeros(value) - OCTAVE_BITS - 1)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,6 +36,15 @@ class Chunk:
     offset: Int64
     path: Int32
 
+    @property
+    def columns(self) -> tuple[Any, ...]:
+        """What every kernel begins with: first request, R: instance, skip_n, read_n, tokens of the last
+        block looked up, R + 1: offset, path."""
+        return (
+            *(self.begin, self.instance, self.skip_n, self.read_n, self.last_tokens),
+            *(self.offset, self.path),
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class Weights:
@@ -47,8 +57,8 @@ class Weights:
     """A capacity of C holds C // unit_size units; 1 where the unit is blocks."""
 
 
-def chunks(trace: Trace, blocks: int = CHUNK_BLOCKS) -> Iterator[Chunk]:
-    """Each request in one piece; a piece has `blocks` blocks or one request more."""
+def chunks(trace: Trace, blocks: int = CHUNK_BLOCKS, *, has_path: bool = True) -> Iterator[Chunk]:
+    """Each request in one piece; a piece has `blocks` blocks or one request more. `path` may be left out."""
     block_tokens = weights_of(trace, Unit.BLOCKS).block_tokens
     begin = 0
     while begin < trace.requests:
@@ -56,6 +66,7 @@ def chunks(trace: Trace, blocks: int = CHUNK_BLOCKS) -> Iterator[Chunk]:
         end = int(np.searchsorted(trace.offset, least, side="left"))
         end = min(trace.requests, max(begin + 1, end), begin + blocks)
         offset = np.array(trace.offset[begin : end + 1], dtype=np.int64)
+        path = trace.path[offset[0] : offset[-1]] if has_path else trace.path[:0]
         instance = np.array(trace.instance[begin:end], dtype=np.int32)
         read_n = np.array(trace.read_n[begin:end], dtype=np.int32)
         full = block_tokens[instance]
@@ -73,7 +84,7 @@ def chunks(trace: Trace, blocks: int = CHUNK_BLOCKS) -> Iterator[Chunk]:
             read_n=read_n,
             last_tokens=last.astype(np.int32),
             offset=offset - offset[0],
-            path=np.array(trace.path[offset[0] : offset[-1]], dtype=np.int32),
+            path=np.array(path, dtype=np.int32),
         )
         begin = end
 

@@ -77,14 +77,14 @@ class StackRun:
                 *(_NONE64, _NONE32, _NONE64),
             )
         weights = self.weights
-        stack.stack_pass(
-            *(self.is_root, chunk.begin, chunk.at_us, chunk.instance, chunk.skip_n, chunk.read_n),
-            *(chunk.last_tokens, chunk.offset, chunk.path),
+        arguments: tuple[Any, ...] = (
+            *(*chunk.columns, chunk.at_us, self.is_root),
             *(weights.block_tokens, weights.block_bytes, weights.units),
             *(self.last, self.tree, self.state),
             *(self.edges.values, self.edges.first, self.total),
             *extras,
         )
+        stack.stack_pass(*arguments)
 
     def resident(self) -> Int64:
         """Blocks that are in the cache at the end, by edge."""
@@ -98,24 +98,16 @@ class StackRun:
         return found
 
     def curve(self, definition: Definition, capacities: Int64) -> Curve:
-        curve = curve_of_rows(self.trace, self.weights, self.total, self.edges.values, definition, capacities)
         at = np.searchsorted(self.edges.values, capacities // self.weights.unit_size)
+        curve = curve_of_rows(self.trace, self.total, at, definition, capacities)
         touched = self.total[:, stack.TOUCHED]
         brought = touched[-1] - touched[:-2].cumsum()[at]
         evicted = (brought - self.resident()[at]).astype(np.float64)
         return replace(curve, series={"evicted_blocks": evicted})
 
 
-def curve_of_rows(
-    trace: Trace,
-    weights: Weights,
-    rows: Int64,
-    edges: Int64,
-    definition: Definition,
-    capacities: Int64,
-) -> Curve:
-    """Rows of `stack_pass` (E + 2, WIDTH) as a curve at `capacities`, each of which has an edge."""
-    at = np.searchsorted(edges, capacities // weights.unit_size)
+def curve_of_rows(trace: Trace, rows: Int64, at: Int64, definition: Definition, capacities: Int64) -> Curve:
+    """Rows of `stack_pass` (E + 2, WIDTH) as a curve at `capacities`, whose bins are `at`."""
     hits = rows[:-1].cumsum(axis=0)
     return Curve(
         definition=replace(definition, has_partial_blocks=trace.header.has_partial_blocks),

@@ -68,15 +68,15 @@ def count_blocks(
 
 @njit(cache=True, nogil=True)
 def stack_pass(
-    is_root: bool,
     first_request: int,
-    at_us: Int64,
     instance: Int32,
     skip_n: Int32,
     read_n: Int32,
     last_tokens: Int32,
     offset: Int64,
     path: Int32,
+    at_us: Int64,
+    is_root: bool,
     block_tokens: Int64,
     block_bytes: Int64,
     units: Int64,
