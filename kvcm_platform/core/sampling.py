@@ -17,13 +17,21 @@ from numpy.typing import NDArray
 UInt64 = NDArray[np.uint64]
 UInt8 = NDArray[np.uint8]
 
-CLASS_ENDS = (4, 16, 64, 256, 1024)
-"""Classes of depth: blocks 0..3 of a prompt, 4..15 and so on; one more class has the rest."""
+CLASS_ENDS = (1, 4, 16, 64, 256)
+"""Classes of depth: the first block of a prompt, blocks 1..3 and so on; one more class has the rest."""
 CLASSES = len(CLASS_ENDS) + 1
-CLASS_BITS = (6, 4, 2, 1, 0, 0)
-"""By class: how many bits fewer have to be zero."""
+CLASS_BITS = (12, 8, 6, 4, 2, 0)
+"""By class: how many bits fewer have to be zero. The best of some tried on the shared traces."""
 MOST_BITS = 24
 """Of `k`: one block in 16 million is the least."""
+
+UNKNOWN_DEPTH = CLASSES - 1
+"""The class of blocks of a Start: some engines name all blocks of a prompt, others those that are missing."""
+
+CLASS_MASK = 0x0F
+IS_ASKED = 0x10
+IS_HIT = 0x20
+"""A sampled block is told in a byte: its class, whether the caller asked for it, whether it was found."""
 
 _SHIFT = np.uint64(32)
 _FIRST = np.uint64(0xD6E8FEB86659FD93)

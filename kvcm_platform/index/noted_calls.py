@@ -14,11 +14,9 @@ from kvcm_platform.core.masks import Mask, flags
 from kvcm_platform.core.registry import InstanceEntry
 from kvcm_platform.core.types import QueryType
 
-from .request_entries import IS_ASKED, IS_HIT, QUERY, START, SampledCalls, SampledInstance
+from .request_entries import QUERY, START, SampledCalls, SampledInstance
 
 PREFIX_QUERIES = (QueryType.PREFIX_MATCH, QueryType.PREFIX_MATCH_WITH_MAMBA)
-UNKNOWN_DEPTH = sampling.CLASSES - 1
-"""The class of blocks of a Start: some engines name all blocks of a prompt, others those that are missing."""
 
 
 class Noted(NamedTuple):
@@ -88,7 +86,7 @@ def sampled(noted: Sequence[Noted], k: int) -> SampledCalls:
     of_call = (np.searchsorted(starts, near, side="right") - 1).astype(np.int64)
     depths = near - starts[of_call]
     is_query = (kinds == QUERY)[of_call]
-    classes = np.where(is_query, sampling.classes_of(depths), UNKNOWN_DEPTH).astype(np.uint8)
+    classes = np.where(is_query, sampling.classes_of(depths), sampling.UNKNOWN_DEPTH).astype(np.uint8)
     kept = sampling.is_sampled(ids[near], classes, k)
     near, of_call, depths, is_query = near[kept], of_call[kept], depths[kept], is_query[kept]
     is_asked = is_query & (depths >= offsets[of_call])
@@ -106,7 +104,7 @@ def sampled(noted: Sequence[Noted], k: int) -> SampledCalls:
     np.add.at(totals, position, asked)
     found = np.zeros(len(instances), dtype=np.int64)
     np.add.at(found, position, hits)
-    marks = is_asked * np.uint8(IS_ASKED) | is_hit * np.uint8(IS_HIT)
+    marks = is_asked * np.uint8(sampling.IS_ASKED) | is_hit * np.uint8(sampling.IS_HIT)
     return SampledCalls(
         process="",
         calls=0,

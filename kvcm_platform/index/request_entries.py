@@ -23,11 +23,6 @@ from numpy.typing import NDArray
 QUERY, START, FINISH = 0, 1, 2
 """Kinds of calls. A sampled stream has no Finish."""
 
-CLASS_MASK = 0x0F
-IS_ASKED = 0x10
-IS_HIT = 0x20
-"""Of flags: the class of depth, whether the caller asked for the block, whether it was found."""
-
 
 @dataclass(frozen=True, slots=True)
 class SampledInstance:
@@ -51,6 +46,7 @@ class SampledCalls:
     ids: NDArray[np.uint64]
     """The sampled blocks of all calls, first block first."""
     flags: NDArray[np.uint8]
+    """By block, as core.sampling has them."""
     counts: NDArray[np.uint32]
     """Calls: how many of `ids` are its own."""
     instance: NDArray[np.uint16]

@@ -170,7 +170,7 @@ async def test_answers_at_once_are_told_like_others(watched, log):
     assert events[0] == events[1] and events[2] == events[3]
     assert [event["hit_blocks"] for event in events] == [40, 40, 37, 37]
     (calls,) = sampled_of(watched, 1)
-    assert calls.asked.tolist() == [[2 * (4 + 1), 2 * (12 + 12), 2 * (24 + 24), 0, 0, 0]]
+    assert calls.asked.tolist() == [[2, 2 * (3 + 1), 2 * (12 + 12), 2 * (24 + 24), 0, 0]]
     assert calls.hits.tolist() == [2 * (40 + 37)]
 
 
@@ -253,7 +253,7 @@ def naive_id(key: int, number: int) -> int:
     return bits ^ bits >> 32
 
 
-@pytest.mark.parametrize("k", [0, 2, 5, 9])
+@pytest.mark.parametrize("k", [0, 3, 7, 12])
 def test_sampled_blocks_are_those_of_a_naive_model(k):
     one, two = instance(), instance("model-b", 0xDEF)
     starts = [-(1 << 62), 5, 1 << 40]
@@ -269,8 +269,8 @@ def test_sampled_blocks_are_those_of_a_naive_model(k):
     for call in noted:
         rank = 0
         for depth, key in enumerate(call.keys):
-            depth_class = sum(depth >= end for end in (4, 16, 64, 256, 1024)) if call.kind == QUERY else 5
-            bits = max(0, k - (6, 4, 2, 1, 0, 0)[depth_class])
+            depth_class = sum(depth >= end for end in (1, 4, 16, 64, 256)) if call.kind == QUERY else 5
+            bits = max(0, k - (12, 8, 6, 4, 2, 0)[depth_class])
             if isinstance(call.mask, list):
                 is_asked = depth >= 60 or not call.mask[depth]
             else:
