@@ -8,16 +8,21 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numba import njit
+from numpy.lib.format import open_memmap
 from numpy.typing import NDArray
 
 from kvcm_platform.core.errors import invalid
 
 from .curve import Progress
 from .trace import Event, Int8, Int32, Int64, Trace, TraceHeader, TraceInstance
+from .traces import open_trace
+from .traces.directories import new_directory
+from .traces.header import header_write
 
 MOST_REQUESTS = 100_000_000
 MOST_INSTANCES = 1_000
@@ -129,6 +134,32 @@ def generate(
         **whole,
         **nodes,
     )
+
+
+def generate_into(
+    target: Path,
+    requests: int,
+    *,
+    seed: int = 0,
+    shape: Shape | None = None,
+    on_progress: Progress | None = None,
+) -> Trace:
+    """`generate` into a new directory, as `traces.ingest` makes them: memory maps, for any size.
+
+    Raises also TraceReadError target_exists.
+    """
+    with new_directory(target) as directory:
+        trace = generate(
+            requests,
+            seed=seed,
+            shape=shape,
+            columns=lambda name, kind, length: open_memmap(
+                directory / f"{name}.npy", mode="w+", dtype=kind, shape=(length,)
+            ).view(np.ndarray),
+            on_progress=on_progress,
+        )
+        header_write(trace.header, directory)
+    return open_trace(target)
 
 
 def header_of(seed: int, shape: Shape) -> TraceHeader:

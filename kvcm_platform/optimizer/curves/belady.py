@@ -22,7 +22,7 @@ from ..curve import Curve, Definition, Progress, Unit
 from ..trace import Int32, Int64, Trace
 from . import stack
 from .bins import capacities_of, highest_bit, log_linear
-from .chunks import chunks, require_turns, weights_of
+from .chunks import Weights, chunks, require_turns, weights_of
 from .lru import curve_of_rows
 from .stack import FRESH, FRESH_BYTES, FULL, TOUCHED, count_blocks
 
@@ -55,23 +55,22 @@ def belady_curve(
     every = log_linear(max(1, trace.distinct_blocks), per_octave_bits=OCTAVE_BITS)
     wanted = every * weights.unit_size if capacities is None else capacities_of(capacities)
     total = np.zeros(stack.WIDTH, dtype=np.int64)
-    links = _links_of(trace, weights.block_tokens, weights.block_bytes, total, on_progress)
-    hits = np.zeros((len(wanted), stack.WIDTH), dtype=np.int64)
     unlimited = np.zeros(stack.WIDTH, dtype=np.int64)
-    for number, capacity in enumerate([*wanted.tolist(), 2**62]):
+    links = _links_of(trace, weights, (total, unlimited), on_progress)
+    hits = np.zeros((len(wanted), stack.WIDTH), dtype=np.int64)
+    for number, capacity in enumerate(wanted.tolist()):
         kept = np.zeros(trace.requests, dtype=np.int32)
         pending, places = _empty_set(trace.requests)
         used = np.zeros(1, dtype=np.int64)
-        row = hits[number] if number < len(hits) else unlimited
         state: tuple[Any, ...] = (
             *(capacity // weights.unit_size, weights.block_tokens, weights.block_bytes),
-            *(links.start, links.target, links.blocks, kept, pending, places, used, row),
+            *(links.start, links.target, links.blocks, kept, pending, places, used, hits[number]),
         )
         for chunk in chunks(trace, has_path=False):
             arguments = (*chunk.columns, *state)
             _replay(*arguments)
             if on_progress is not None:
-                share = (number + chunk.end / trace.requests) / (len(wanted) + 1)
+                share = (number + chunk.end / trace.requests) / len(wanted)
                 on_progress(_PREPARING + (1 - _PREPARING) * share)
     # As rows of a histogram: what each capacity adds to the one before.
     rows = np.concatenate([np.diff(hits, axis=0, prepend=0), [unlimited - hits[-1], total]])
@@ -89,11 +88,11 @@ class _Links:
 
 
 def _links_of(
-    trace: Trace, block_tokens: Int64, block_bytes: Int64, total: Int64, on_progress: Progress | None
+    trace: Trace, weights: Weights, rows: tuple[Int64, Int64], on_progress: Progress | None
 ) -> _Links:
     last = np.full(trace.distinct_blocks, -1, dtype=np.int32)
     parts: list[NDArray[np.int32]] = []
-    state: tuple[Any, ...] = (block_tokens, block_bytes, last, total)
+    state: tuple[Any, ...] = (weights.block_tokens, weights.block_bytes, last, *rows)
     for chunk in chunks(trace):
         # A run has one block at least.
         found = np.empty((len(chunk.path), 3), dtype=np.int32)
@@ -127,9 +126,13 @@ def _find_links(
     block_bytes: Int64,
     last: Int32,
     total: Int64,
+    unlimited: Int64,
     found: Int32,
 ) -> int:
-    """Rows (from, to, blocks) of the runs (stack.py) of a chunk that are asked for; returns their number."""
+    """Rows (from, to, blocks) of the runs (stack.py) of a chunk that are asked for; returns their number.
+
+    `total` and `unlimited` (WIDTH) count what is asked for, and what of it was used before.
+    """
     links = 0
     for request in range(len(instance)):
         now = first_request + request
@@ -138,8 +141,8 @@ def _find_links(
         which = instance[request]
         skip = min(skip_n[request], count)
         lookup = min(read_n[request], count)
+        tokens, size = block_tokens[which], block_bytes[which]
         if lookup > skip:
-            tokens, size = block_tokens[which], block_bytes[which]
             count_blocks(total, skip, lookup, lookup, tokens, last_tokens[request], size)
             total[FULL] += 1
         total[TOUCHED] += count
@@ -150,14 +153,15 @@ def _find_links(
             while end < count and last[path[start + end]] == before:
                 last[path[start + end]] = now
                 end += 1
-            asked = min(end, lookup) - max(begin, skip)
+            asked_begin, asked_end = max(begin, skip), min(end, lookup)
             if before < 0:
                 total[FRESH] += end - begin
-                total[FRESH_BYTES] += (end - begin) * block_bytes[which]
-            elif asked > 0:
+                total[FRESH_BYTES] += (end - begin) * size
+            elif asked_end > asked_begin:
+                count_blocks(unlimited, asked_begin, asked_end, lookup, tokens, last_tokens[request], size)
                 found[links, 0] = before
                 found[links, 1] = now
-                found[links, 2] = asked
+                found[links, 2] = asked_end - asked_begin
                 links += 1
             begin = end
     return links

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from kvcm_platform.core.errors import DomainError
-from kvcm_platform.optimizer.generate import TYPES, Shape, generate
+from kvcm_platform.optimizer.generate import TYPES, Shape, generate, generate_into
 from kvcm_platform.optimizer.trace import NO_PARENT, Trace
 
 
@@ -56,6 +57,18 @@ def test_the_same_seed_makes_the_same_trace() -> None:
         left, right = getattr(one, column.name), getattr(same, column.name)
         assert left == right if column.name == "header" else (left == right).all(), column.name
     assert one.path.tolist() != other.path.tolist()
+
+
+def test_a_directory_holds_the_same_trace(tmp_path: Path) -> None:
+    shape = Shape(instances=2, system_prompts=20)
+    told: list[float] = []
+    mapped = generate_into(tmp_path / "made", 300, seed=1, shape=shape, on_progress=told.append)
+    made = generate(300, seed=1, shape=shape)
+    for column in dataclasses.fields(Trace):
+        left, right = getattr(mapped, column.name), getattr(made, column.name)
+        assert left == right if column.name == "header" else (left == right).all(), column.name
+    assert told[-1] == 1.0
+    assert [path.name for path in tmp_path.iterdir()] == ["made"]
 
 
 def test_it_is_like_the_one_of_the_document() -> None:
