@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from kvcm_platform.core.errors import invalid
 
+from .bits import GOLDEN, mix64
 from .curve import Progress
 from .trace import Event, Int8, Int32, Int64, Trace, TraceHeader, TraceInstance
 from .traces import open_trace
@@ -36,8 +37,6 @@ TYPES = ("chat", "agent", "completion")
 _TYPES = np.array([[0.55, 0.42, 1.65, 1.0], [0.15, 0.77, 1.55, 0.9], [0.30, 0.0, 1.85, 1.1]])
 _AGE = (8.0, 2.0)
 """Logarithm of the requests between two turns of a session: mean (3,000 requests) and deviation."""
-_GOLDEN = 0x9E3779B97F4A7C15 - 2**64
-"""2^64 by the golden ratio, as an int64."""
 _MOST_CHAIN = 400
 _TRIES = 2
 
@@ -231,19 +230,10 @@ def _prompt_lengths(count: int, seed: int) -> Int32:
 
 
 @njit(cache=True, nogil=True)
-def _mix(value: int) -> Any:
-    """The finalizer of splitmix64 (Steele, Lea, Flood 2014)."""
-    mixed = np.uint64(value)
-    mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return np.int64(mixed ^ (mixed >> np.uint64(31)))
-
-
-@njit(cache=True, nogil=True)
 def _uniform(state: Int64) -> float:
     """Above 0 and below 1. Own numbers: the same whatever thread draws them."""
     state[0] += 1
-    bits = np.uint64(_mix(state[0] * _GOLDEN))
+    bits = np.uint64(mix64(state[0] * GOLDEN))
     return (float(bits >> np.uint64(11)) + 0.5) / 9007199254740992.0
 
 
@@ -389,7 +379,7 @@ def _fill(
             at += 1
             parent[found] = above
             depth[found] = level
-            key[found] = _mix((found + 1) * _GOLDEN + seed)
+            key[found] = mix64((found + 1) * GOLDEN + seed)
             path_instance[found] = instance[now]
             above = found
             level += 1

@@ -4,6 +4,7 @@ from .analysis import LruAnalysis, Window, WorkingSet, lru_analysis
 from .belady import belady_curve
 from .histograms import AccessCounts, Histogram, access_counts, block_accesses
 from .lru import lru_curve
+from .sampling import SampledCurve, sampled_curve
 from .tiers import TierHits, TierSplit, tier_capacities, tiers
 from .ttl import ttl_curve
 
@@ -11,6 +12,7 @@ __all__ = [
     "AccessCounts",
     "Histogram",
     "LruAnalysis",
+    "SampledCurve",
     "TierHits",
     "TierSplit",
     "Window",
@@ -20,6 +22,7 @@ __all__ = [
     "block_accesses",
     "lru_analysis",
     "lru_curve",
+    "sampled_curve",
     "tier_capacities",
     "tiers",
     "ttl_curve",

@@ -18,10 +18,11 @@ from numpy.typing import NDArray
 
 from kvcm_platform.core.errors import Code, DomainError
 
+from ..bits import highest_bit
 from ..curve import Curve, Definition, Progress, Unit
 from ..trace import Int32, Int64, Trace
 from . import stack
-from .bins import capacities_of, highest_bit, log_linear
+from .bins import capacities_of, log_linear
 from .chunks import Weights, chunks, require_turns, weights_of
 from .lru import curve_of_rows
 from .stack import FRESH, FRESH_BYTES, FULL, TOUCHED, count_blocks

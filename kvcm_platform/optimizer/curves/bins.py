@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numba import njit, types
-from numba.core import cgutils
-from numba.extending import intrinsic
+from numba import njit
 from numpy.typing import NDArray
 
 from kvcm_platform.core.errors import invalid
+
+from ..bits import leading_zeros
 
 Int32 = NDArray[np.int32]
 Int64 = NDArray[np.int64]
@@ -23,27 +22,10 @@ OCTAVE_BITS = 7
 MOST_CAPACITIES = 100_000
 
 
-def _define_leading_zeros(_context: Any, _value: Any) -> Any:
-    def generate(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
-        return builder.ctlz(arguments[0], cgutils.false_bit)
-
-    return types.int64(types.int64), generate
-
-
-_leading_zeros: Any = intrinsic(_define_leading_zeros)
-"""Of an int64, by the processor's instruction."""
-
-
-@njit(cache=True, nogil=True)
-def highest_bit(word: int) -> int:
-    """Place of the highest bit set in a word of 64 bits that is not 0."""
-    return int(63 - _leading_zeros(word))
-
-
 @njit(cache=True, nogil=True)
 def code_of(value: int) -> int:
     """Number of the log-linear bin of a value >= 0: linear below 2^8, then 128 bins for each doubling."""
-    shift: int = max(0, 64 - _leading_zeros(value) - OCTAVE_BITS - 1)
+    shift: int = max(0, 64 - leading_zeros(value) - OCTAVE_BITS - 1)
     return (shift << OCTAVE_BITS) + (value >> shift)
 
 
