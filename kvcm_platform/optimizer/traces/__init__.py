@@ -4,6 +4,7 @@ from .detection import detect
 from .errors import TraceReadError
 from .formats import SourceFormat
 from .ingest import ingest
+from .parquet import save_parquet
 from .selection import select
 from .store import open_trace
 from .summary import PartSummary, TraceSummary, summary, summary_to_json
@@ -16,6 +17,7 @@ __all__ = [
     "detect",
     "ingest",
     "open_trace",
+    "save_parquet",
     "select",
     "summary",
     "summary_to_json",

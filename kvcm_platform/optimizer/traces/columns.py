@@ -74,9 +74,10 @@ class GrowingColumn:
         path.write_bytes(b"")
         self.values = self._map(max(1, capacity))
 
-    def reserve(self, capacity: int) -> None:
+    def reserve(self, capacity: int, most: int = 1 << 62) -> None:
+        """Room for `capacity` elements, and not for more than `most`."""
         if capacity > len(self.values):
-            self.values = self._map(max(capacity, 2 * len(self.values)))
+            self.values = self._map(max(capacity, min(most, 2 * len(self.values))))
 
     def close(self, length: int) -> None:
         size = HEADER_BYTES + length * self.dtype.itemsize

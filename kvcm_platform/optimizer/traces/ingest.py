@@ -5,6 +5,7 @@ First the requests are appended to files as they come; then, in the order of tim
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from kvcm_platform.optimizer.curve import Progress
@@ -16,6 +17,7 @@ from .errors import TraceReadError
 from .formats import SourceFormat
 from .header import header_write
 from .in_order import put_in_order
+from .parquet import ParquetSource
 from .progress import Throttle
 from .readers.registry import reader_of
 from .request_columns import RequestColumns
@@ -38,6 +40,7 @@ def ingest(
     one_namespace: bool = False,
     block_tokens: int | None = None,
     block_bytes: int | None = None,
+    as_turns: bool | None = None,
     max_bad_lines: int = MAX_BAD_LINES,
     max_requests: int = 1 << 30,
     max_bytes: int | None = None,
@@ -47,7 +50,8 @@ def ingest(
 
     `source_format` None: told by the file's beginning. `one_namespace` puts all instances of the trace in
     one, so that equal keys are one block (ids that are local to a session stay apart). `block_tokens` and
-    `block_bytes` override what the trace says; `max_bytes` bounds the unpacked size.
+    `block_bytes` override what the trace says. `as_turns` makes turns of the reads and writes of an event
+    log (None: of a capture only). `max_bytes` bounds the unpacked size.
 
     Raises TraceReadError (see its codes), OSError, and what `on_progress` raises; nothing is left behind.
     """
@@ -57,11 +61,10 @@ def ingest(
             raise TraceReadError("bad_option", f"{option} must be positive, not {value}", field=option)
     chosen = _format(source, source_format)
     bad_lines = BadLines(max_bad_lines)
-    options = ReadOptions(bad_lines, block_tokens=block_tokens, block_bytes=block_bytes)
+    options = ReadOptions(bad_lines, block_tokens, block_bytes, as_turns)
     with new_directory(target) as directory:
         reading = _Reading(RequestColumns(directory), options, one_namespace, max_requests)
-        with open_source(source) as opened:
-            reading.read(opened, chosen, max_bytes, Throttle(on_progress, 0, _READING_SHARE))
+        reading.read(source, chosen, max_bytes, Throttle(on_progress, 0, _READING_SHARE))
         start_us = put_in_order(reading.columns, directory, Throttle(on_progress, _READING_SHARE, 1))
         header = TraceHeader(
             name=name or source.name,
@@ -72,6 +75,7 @@ def ingest(
             has_partial_blocks=reading.has_partial_blocks,
             bad_lines=tuple(bad_lines.first),
             bad_line_count=bad_lines.count,
+            notes=reading.notes(),
         )
         header_write(header, directory)
     if on_progress is not None:
@@ -99,11 +103,38 @@ class _Reading:
     ) -> None:
         self.columns = columns
         self.has_partial_blocks = False
+        self._told: tuple[str, ...] = ()
         self._options = options
         self._one_namespace = one_namespace
         self._max_requests = max_requests
 
-    def read(
+    def read(self, path: Path, source_format: SourceFormat, max_bytes: int | None, tell: Throttle) -> None:
+        """Fills the columns. Raises TraceReadError."""
+        if source_format is SourceFormat.PARQUET:
+            self._read_rows(ParquetSource(path), max_bytes, tell)
+        else:
+            with open_source(path) as source:
+                self._read_lines(source, source_format, max_bytes, tell)
+        self.columns.close()
+        if not self.columns.requests:
+            first = self._options.bad_lines.first
+            told = f"; line {first[0].number}: {first[0].reason}" if first else ""
+            raise TraceReadError("empty_trace", f"the trace holds no requests{told}")
+
+    def _read_rows(self, source: ParquetSource, max_bytes: int | None, tell: Throttle) -> None:
+        source.read(
+            self.columns,
+            self._options,
+            one_namespace=self._one_namespace,
+            max_requests=self._max_requests,
+            max_bytes=max_bytes,
+            tell=tell,
+        )
+        if source.header is not None:
+            self.has_partial_blocks = source.header.has_partial_blocks
+            self._told = source.header.notes
+
+    def _read_lines(
         self, source: Source, source_format: SourceFormat, max_bytes: int | None, tell: Throttle
     ) -> None:
         lines = Lines(source.stream, max_bytes=max_bytes)
@@ -117,12 +148,6 @@ class _Reading:
                 tell(source.share)
         if lines.damage:
             bad_lines.add(lines.number + 1, lines.damage)
-        self.columns.close()
-        if not self.columns.requests:
-            told = (
-                f"; line {bad_lines.first[0].number}: {bad_lines.first[0].reason}" if bad_lines.first else ""
-            )
-            raise TraceReadError("empty_trace", f"the trace holds no requests{told}")
 
     def _add(self, request: SourceRequest) -> None:
         columns = self.columns
@@ -136,18 +161,13 @@ class _Reading:
                 told is not None and 0 < request.input_tokens < read_n * told.block_tokens
             )
 
+    def notes(self) -> tuple[str, ...]:
+        made = (f"{count:,} x {note}" for note, count in sorted(self._options.notes.items()))
+        return (*self._told, *made)
+
     def instances(self) -> tuple[TraceInstance, ...]:
-        """Those that have requests, in the order of their numbers, with the options laid over them."""
+        """Those that have requests, in the order of their numbers."""
         told = self._options.instances
-        found = []
-        for name in self.columns.instances:
-            known = next(iter(told.values())) if self._one_namespace else told[name]
-            found.append(
-                TraceInstance(
-                    name,
-                    self._options.block_tokens or known.block_tokens,
-                    self._options.block_bytes or known.block_bytes,
-                    known.group,
-                )
-            )
-        return tuple(found)
+        if self._one_namespace:
+            return (replace(next(iter(told.values())), instance_id=ONE_INSTANCE),)
+        return tuple(told[name] for name in self.columns.instances)

@@ -86,7 +86,7 @@ class PathIds:
         if wanted > self._max_paths:
             raise TraceReadError("too_many_blocks", f"more than {self._max_paths:,} distinct blocks")
         for column in self._columns:
-            column.reserve(wanted)
+            column.reserve(wanted, self._max_paths)
         if 2 * (self._size[1] + TABLE_ENTRIES_A_REQUEST) > len(self._table.values):
             table = self._new_table(2 * len(self._table.values))
             _rehash(

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from array import array
+from collections.abc import Iterable, Iterator
 from hashlib import blake2b
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -49,7 +51,10 @@ class Names:
             found = self._numbers[name] = len(self._numbers)
         return found
 
-    def __iter__(self):  # type: ignore[no-untyped-def]
+    def numbers(self, names: Iterable[str]) -> dict[str, int]:
+        return {name: self.number(name) for name in names}
+
+    def __iter__(self) -> Iterator[str]:
         return iter(self._numbers)
 
     def __len__(self) -> int:
@@ -65,7 +70,6 @@ class RequestColumns:
         self.requests = 0
         self.blocks = 0
         self.is_in_order = True
-        self.has_sessions = False
         self._writers = {name: NpyWriter(directory / f"{name}.npy", kind) for name, kind in COLUMNS.items()}
         self._offset = NpyWriter(directory / "offset.npy", np.int64)
         self._session = NpyWriter(directory / "session.scratch", np.int64)
@@ -95,7 +99,7 @@ class RequestColumns:
         buffers["output_tokens"].append(request.output_tokens)
         buffers["skip_n"].append(request.skip_n)
         buffers["read_n"].append(read_n)
-        self._sessions.append(_session_hash(request.session))
+        self._sessions.append(session_hash(request.session))
         self._chunk.extend(keys)
         self.requests += 1
         self.blocks += len(keys)
@@ -106,6 +110,32 @@ class RequestColumns:
         if len(self._sessions) >= _FLUSH_REQUESTS or len(self._chunk) >= _FLUSH_BLOCKS:
             self._flush()
 
+    def append_many(
+        self,
+        columns: dict[str, NDArray[Any]],
+        sessions: NDArray[np.int64],
+        lengths: NDArray[Any],
+        keys: NDArray[np.int64],
+    ) -> None:
+        """R requests by their COLUMNS, hashes of sessions, numbers of blocks, and keys one after the other.
+
+        The caller has checked them as `append` does.
+        """
+        if not len(lengths):
+            return
+        self._flush()
+        at_us = columns["at_us"]
+        if at_us[0] < self._last_at or np.any(np.diff(at_us) < 0):
+            self.is_in_order = False
+        self._last_at = int(at_us[-1])
+        for name, kind in COLUMNS.items():
+            self._writers[name].append(columns[name].astype(kind, copy=False))
+        self._offset.append(self.blocks + np.cumsum(lengths, dtype=np.int64))
+        self._session.append(sessions)
+        self._keys.append(keys)
+        self.requests += len(lengths)
+        self.blocks += len(keys)
+
     def close(self) -> None:
         self._flush()
         for writer in (*self._writers.values(), self._offset, self._session, self._keys):
@@ -115,8 +145,6 @@ class RequestColumns:
         for name, buffer in self._buffers.items():
             self._writers[name].append(buffer)
             del buffer[:]
-        if not self.has_sessions:
-            self.has_sessions = bool(np.any(np.frombuffer(self._sessions, np.int64) != 0))
         for writer, pending in (
             (self._offset, self._offsets),
             (self._session, self._sessions),
@@ -126,7 +154,7 @@ class RequestColumns:
             del pending[:]
 
 
-def _session_hash(session: str) -> int:
+def session_hash(session: str) -> int:
     """64 bits that stand for the name while reading, so that names need no memory; 0 for none."""
     if not session:
         return 0

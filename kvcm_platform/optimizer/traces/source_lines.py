@@ -2,33 +2,25 @@
 
 from __future__ import annotations
 
-import gzip
 import io
-import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
-import zstandard
-
 from .errors import TraceReadError
+from .unpacked_stream import UNPACK_ERRORS, unpacked
 
 MAX_LINE_BYTES = 64 << 20
 """A WEKA session is one line of megabytes; more than this is no line of a trace."""
 
-_GZIP = b"\x1f\x8b"
-_ZSTD = b"\x28\xb5\x2f\xfd"
 _BUFFER_BYTES = 1 << 20
-
-UNPACK_ERRORS = (EOFError, zlib.error, gzip.BadGzipFile, zstandard.ZstdError)
-"""What reading of a packed file that is cut off or damaged raises."""
 
 
 class Source:
     """An open trace: `stream` gives the unpacked bytes, `share` says how much of the file was read (0..1)."""
 
-    def __init__(self, file: BinaryIO, stream: BinaryIO, size_bytes: int) -> None:
+    def __init__(self, file: BinaryIO, stream: io.BufferedReader, size_bytes: int) -> None:
         self.stream = stream
         self._file = file
         self._size = max(1, size_bytes)
@@ -44,15 +36,8 @@ def open_source(path: Path) -> Iterator[Source]:
     with path.open("rb", buffering=0) as file:
         magic = file.read(4)
         file.seek(0)
-        stream: BinaryIO
-        if magic.startswith(_GZIP):
-            stream = io.BufferedReader(gzip.GzipFile(fileobj=file), _BUFFER_BYTES)
-        elif magic == _ZSTD:
-            unpacked = zstandard.ZstdDecompressor().stream_reader(file, read_across_frames=True)
-            stream = io.BufferedReader(unpacked, _BUFFER_BYTES)
-        else:
-            stream = io.BufferedReader(file, _BUFFER_BYTES)
-        yield Source(file, stream, path.stat().st_size)
+        stream = unpacked(file, magic) or file
+        yield Source(file, io.BufferedReader(stream, _BUFFER_BYTES), path.stat().st_size)
 
 
 class Lines:
@@ -60,25 +45,26 @@ class Lines:
 
     A line longer than `max_line_bytes` is not kept: it comes as None. A packed file that ends too early or
     is damaged ends the lines; `damage` then says how. Raises TraceReadError too_large after `max_bytes`.
+    Who reads `stream` instead counts by `add_bytes`.
     """
 
     def __init__(
         self,
-        stream: BinaryIO,
+        stream: io.BufferedReader,
         *,
         max_line_bytes: int = MAX_LINE_BYTES,
         max_bytes: int | None = None,
         first_number: int = 1,
     ) -> None:
+        self.stream = stream
         self.damage = ""
         self.number = first_number - 1
         self.bytes = 0
-        self._stream = stream
         self._max_line = max_line_bytes
-        self._max_bytes = max_bytes if max_bytes is not None else 1 << 62
+        self.max_bytes = max_bytes if max_bytes is not None else 1 << 62
 
     def __iter__(self) -> Iterator[tuple[int, bytes | None]]:
-        readline, limit = self._stream.readline, self._max_line + 1
+        readline, limit = self.stream.readline, self._max_line + 1
         while True:
             try:
                 line: bytes | None = readline(limit)
@@ -88,23 +74,24 @@ class Lines:
             if not line:
                 return
             self.number += 1
-            self.bytes += len(line)
+            self.add_bytes(len(line))
             if len(line) >= limit and not line.endswith(b"\n"):
                 line = None
                 self._skip_line()
-            if self.bytes > self._max_bytes:
-                raise TraceReadError(
-                    "too_large", f"the unpacked trace is larger than {self._max_bytes:,} bytes"
-                )
             if line is None or not line.isspace():
                 yield self.number, line
+
+    def add_bytes(self, count: int) -> None:
+        self.bytes += count
+        if self.bytes > self.max_bytes:
+            raise TraceReadError("too_large", f"the unpacked trace is larger than {self.max_bytes:,} bytes")
 
     def _skip_line(self) -> None:
         while True:
             try:
-                part = self._stream.readline(_BUFFER_BYTES)
+                part = self.stream.readline(_BUFFER_BYTES)
             except UNPACK_ERRORS:
                 return
-            self.bytes += len(part)
-            if not part or part.endswith(b"\n") or self.bytes > self._max_bytes:
+            self.add_bytes(len(part))
+            if not part or part.endswith(b"\n"):
                 return

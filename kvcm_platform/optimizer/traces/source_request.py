@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Iterable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from kvcm_platform.optimizer.trace import BadLine, Event, TraceInstance
 
 from .errors import TraceReadError
+from .source_lines import Lines
 
 ONE_INSTANCE = "instance"
 """The instance of traces that name none, as the reference simulator calls it."""
@@ -59,19 +61,42 @@ class BadLines:
             )
 
 
+DEFAULT_BLOCK_TOKENS = 16
+"""Where neither the trace nor the caller says it; the default of the engines."""
+
+NOT_BROUGHT = "turn that looked up blocks which it did not bring: they are not counted as asked for"
+"""The note on lookups whose end nobody wrote; the last block of a prompt changes when the answer fills it."""
+
+
 @dataclass(slots=True)
 class ReadOptions:
     """What a reader is told and what it tells.
 
-    `block_tokens` and `block_bytes` stand for what the trace does not say (and override what it says).
-    `instances`: what the trace says of its instances, for those that come up.
+    `block_tokens` and `block_bytes` override what the trace says. `as_turns`: reads and writes of an event
+    log become turns; None: as the format does by default. `instances`: what is known of those that came up.
+    `notes`: what was assumed or left out, with how often.
     """
 
     bad_lines: BadLines
     block_tokens: int | None = None
     block_bytes: int | None = None
+    as_turns: bool | None = None
     instances: dict[str, TraceInstance] = field(default_factory=dict)
+    notes: Counter[str] = field(default_factory=Counter)
+
+    def instance(
+        self, name: str, *, block_tokens: int | None = None, block_bytes: int = 0, group: str = ""
+    ) -> TraceInstance:
+        """What is known of an instance; at its first request this is what its trace says of it there."""
+        known = self.instances.get(name)
+        if known is None:
+            said = self.block_tokens or block_tokens
+            if said is None:
+                said = DEFAULT_BLOCK_TOKENS
+                self.notes[f"blocks of {said} tokens assumed: the trace does not say it"] += 1
+            known = TraceInstance(name, said, self.block_bytes or block_bytes, group)
+            self.instances[name] = known
+        return known
 
 
-Lines = Iterable[tuple[int, bytes | None]]
 Reader = Callable[[Lines, ReadOptions], Iterator[SourceRequest]]

@@ -8,12 +8,11 @@ from collections.abc import Iterator
 import numpy as np
 
 from kvcm_platform.core.traces import BLOCK_TOKENS, IS_CHAINED, TraceFormat, record_parser
-from kvcm_platform.optimizer.trace import TraceInstance
 from kvcm_platform.optimizer.traces.chained_keys import chain_ids
 from kvcm_platform.optimizer.traces.json_lines import json_objects
+from kvcm_platform.optimizer.traces.source_lines import Lines
 from kvcm_platform.optimizer.traces.source_request import (
     ONE_INSTANCE,
-    Lines,
     Reader,
     ReadOptions,
     SourceRequest,
@@ -24,14 +23,13 @@ def public_reader(trace_format: TraceFormat) -> Reader:
     """Requests as the file has them: those of WEKA are not in order of time."""
 
     def read(lines: Lines, options: ReadOptions) -> Iterator[SourceRequest]:
-        block_tokens = options.block_tokens or BLOCK_TOKENS[trace_format]
+        block_tokens = BLOCK_TOKENS[trace_format]
         is_chained = IS_CHAINED[trace_format]
         parse = record_parser(trace_format)
         for number, records in json_objects(lines, options.bad_lines, parse):
             for record in records:
                 instance = record.model or ONE_INSTANCE
-                if instance not in options.instances:
-                    options.instances[instance] = TraceInstance(instance, block_tokens)
+                options.instance(instance, block_tokens=block_tokens)
                 ids = record.ids if record.ids.typecode == "q" else _based(record.ids, record.base)
                 yield SourceRequest(
                     round(record.at_seconds * 1e6),
