@@ -5,10 +5,12 @@ from __future__ import annotations
 import redis
 import structlog
 from celery import shared_task
+from django.conf import settings
 
 from apps.common.redis_client import index_client
-from apps.optimizer_reports.schedules import SAVINGS_TASK
+from apps.optimizer_reports.schedules import ESTIMATES_TASK, SAVINGS_TASK
 from apps.optimizer_reports.services.cost_models import cost_model_seed
+from apps.optimizer_reports.services.estimates import estimates_follow, estimates_stop
 from apps.optimizer_reports.services.savings_fold import savings_fold
 from apps.optimizer_reports.services.savings_publish import savings_publish
 
@@ -24,3 +26,12 @@ def count_savings() -> dict[str, int]:
     except redis.RedisError as error:
         log.warning("the overview keeps its old savings", error=str(error))
     return {"hours": hours}
+
+
+@shared_task(name=ESTIMATES_TASK, time_limit=60, soft_time_limit=50, ignore_result=True)
+def follow_traffic() -> dict[str, int]:
+    client = index_client()
+    if settings.KVCM_ESTIMATES:
+        return estimates_follow(client=client)
+    estimates_stop(client=client)
+    return {}

@@ -256,6 +256,12 @@ KNOBS: tuple[Knob, ...] = (
         "after how long a storage under removal that does not answer is given up, its blocks forgotten and"
         " its objects left; 0 = only when an operator says so",
     ),
+    Knob(
+        "KVCM_ESTIMATES",
+        _flag,
+        "1",
+        "whether calls are sampled for the online estimate of hit rates at other capacities",
+    ),
     Knob("KVCM_LOG_LEVEL", _choice("DEBUG", "INFO", "WARNING", "ERROR"), "INFO", "log level at start"),
 )
 
