@@ -13,7 +13,17 @@ from google.protobuf.message import Message
 
 from apps.control import mapping
 from apps.control.access import AdminAccess, Caller
-from apps.control.calls import accounts, cluster, faults, groups, instances, metrics, migrations, storages
+from apps.control.calls import (
+    accounts,
+    cluster,
+    faults,
+    groups,
+    instances,
+    metrics,
+    migrations,
+    optimizer,
+    storages,
+)
 from apps.control.calls.call import Call, Rpc
 from apps.control.node import Node
 from kvcm_platform.core.errors import Code, DomainError
@@ -23,7 +33,7 @@ log = structlog.get_logger(__name__)
 
 RPCS: dict[str, Rpc] = {
     rpc.name: rpc
-    for part in (storages, groups, instances, accounts, cluster, metrics, migrations)
+    for part in (storages, groups, instances, accounts, cluster, metrics, migrations, optimizer)
     for rpc in part.RPCS
 }
 DEBUG_RPCS: dict[str, Rpc] = {rpc.name: rpc for rpc in faults.RPCS}

@@ -14,6 +14,7 @@ from .access import Caller
 _ADMIN = admin_pb.DESCRIPTOR.services_by_name["AdminService"]
 _DEBUG = debug_pb.DESCRIPTOR.services_by_name["DebugService"]
 _MIGRATIONS = v1_pb.DESCRIPTOR.services_by_name["Migrations"]
+_OPTIMIZER = v1_pb.DESCRIPTOR.services_by_name["OptimizerService"]
 ADMIN_SERVICE = _ADMIN.full_name
 CALL_SECONDS = 10.0
 INTERNAL_KEY = "x-kvcm-internal"
@@ -30,7 +31,7 @@ class ControlLink:
     def __init__(
         self, address: str, internal_token: str, max_message_bytes: int, *, has_debug_service: bool = False
     ) -> None:
-        passed_on = (_ADMIN, _MIGRATIONS, *((_DEBUG,) if has_debug_service else ()))
+        passed_on = (_ADMIN, _MIGRATIONS, _OPTIMIZER, *((_DEBUG,) if has_debug_service else ()))
         self.services = {service.full_name: tuple(service.methods_by_name) for service in passed_on}
         self._internal_token = internal_token
         self._channel = grpc.aio.insecure_channel(

@@ -237,3 +237,53 @@ class MigrationResponse(_message.Message):
     stop: str
     detail: str
     def __init__(self, header: _Optional[_Union[ResponseHeader, _Mapping]] = ..., migration_id: _Optional[int] = ..., state: _Optional[str] = ..., planned_blocks: _Optional[int] = ..., planned_bytes: _Optional[int] = ..., copied_blocks: _Optional[int] = ..., copied_bytes: _Optional[int] = ..., there_blocks: _Optional[int] = ..., skipped_blocks: _Optional[int] = ..., failed_blocks: _Optional[int] = ..., eta_seconds: _Optional[int] = ..., stop: _Optional[str] = ..., detail: _Optional[str] = ...) -> None: ...
+
+class TraceQueryRequest(_message.Message):
+    __slots__ = ("trace_id", "instance_group", "instance_id")
+    TRACE_ID_FIELD_NUMBER: _ClassVar[int]
+    INSTANCE_GROUP_FIELD_NUMBER: _ClassVar[int]
+    INSTANCE_ID_FIELD_NUMBER: _ClassVar[int]
+    trace_id: str
+    instance_group: str
+    instance_id: str
+    def __init__(self, trace_id: _Optional[str] = ..., instance_group: _Optional[str] = ..., instance_id: _Optional[str] = ...) -> None: ...
+
+class CapacityEstimate(_message.Message):
+    __slots__ = ("factor", "capacity_bytes", "cache_hit_count", "total_blocks", "current_unique_keys", "hit_rate")
+    FACTOR_FIELD_NUMBER: _ClassVar[int]
+    CAPACITY_BYTES_FIELD_NUMBER: _ClassVar[int]
+    CACHE_HIT_COUNT_FIELD_NUMBER: _ClassVar[int]
+    TOTAL_BLOCKS_FIELD_NUMBER: _ClassVar[int]
+    CURRENT_UNIQUE_KEYS_FIELD_NUMBER: _ClassVar[int]
+    HIT_RATE_FIELD_NUMBER: _ClassVar[int]
+    factor: float
+    capacity_bytes: int
+    cache_hit_count: int
+    total_blocks: int
+    current_unique_keys: int
+    hit_rate: float
+    def __init__(self, factor: _Optional[float] = ..., capacity_bytes: _Optional[int] = ..., cache_hit_count: _Optional[int] = ..., total_blocks: _Optional[int] = ..., current_unique_keys: _Optional[int] = ..., hit_rate: _Optional[float] = ...) -> None: ...
+
+class TraceQueryResponse(_message.Message):
+    __slots__ = ("header", "cache_hit_count", "total_blocks", "current_unique_keys", "capacities", "real_hit_count", "window_seconds", "at_ms", "since_ms", "has_seen_all")
+    HEADER_FIELD_NUMBER: _ClassVar[int]
+    CACHE_HIT_COUNT_FIELD_NUMBER: _ClassVar[int]
+    TOTAL_BLOCKS_FIELD_NUMBER: _ClassVar[int]
+    CURRENT_UNIQUE_KEYS_FIELD_NUMBER: _ClassVar[int]
+    CAPACITIES_FIELD_NUMBER: _ClassVar[int]
+    REAL_HIT_COUNT_FIELD_NUMBER: _ClassVar[int]
+    WINDOW_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    AT_MS_FIELD_NUMBER: _ClassVar[int]
+    SINCE_MS_FIELD_NUMBER: _ClassVar[int]
+    HAS_SEEN_ALL_FIELD_NUMBER: _ClassVar[int]
+    header: ResponseHeader
+    cache_hit_count: int
+    total_blocks: int
+    current_unique_keys: int
+    capacities: _containers.RepeatedCompositeFieldContainer[CapacityEstimate]
+    real_hit_count: int
+    window_seconds: int
+    at_ms: int
+    since_ms: int
+    has_seen_all: bool
+    def __init__(self, header: _Optional[_Union[ResponseHeader, _Mapping]] = ..., cache_hit_count: _Optional[int] = ..., total_blocks: _Optional[int] = ..., current_unique_keys: _Optional[int] = ..., capacities: _Optional[_Iterable[_Union[CapacityEstimate, _Mapping]]] = ..., real_hit_count: _Optional[int] = ..., window_seconds: _Optional[int] = ..., at_ms: _Optional[int] = ..., since_ms: _Optional[int] = ..., has_seen_all: _Optional[bool] = ...) -> None: ...

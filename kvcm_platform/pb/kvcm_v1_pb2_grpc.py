@@ -339,3 +339,75 @@ class Migrations:
             timeout,
             metadata,
             _registered_method=True)
+
+
+class OptimizerServiceStub:
+    """Missing associated documentation comment in .proto file."""
+
+    def __init__(self, channel):
+        """Constructor.
+
+        Args:
+            channel: A grpc.Channel.
+        """
+        self.TraceQuery = channel.unary_unary(
+                '/kvcm.v1.OptimizerService/TraceQuery',
+                request_serializer=kvcm__platform_dot_pb_dot_kvcm__v1__pb2.TraceQueryRequest.SerializeToString,
+                response_deserializer=kvcm__platform_dot_pb_dot_kvcm__v1__pb2.TraceQueryResponse.FromString,
+                _registered_method=True)
+
+
+class OptimizerServiceServicer:
+    """Missing associated documentation comment in .proto file."""
+
+    def TraceQuery(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+
+def add_OptimizerServiceServicer_to_server(servicer, server):
+    rpc_method_handlers = {
+            'TraceQuery': grpc.unary_unary_rpc_method_handler(
+                    servicer.TraceQuery,
+                    request_deserializer=kvcm__platform_dot_pb_dot_kvcm__v1__pb2.TraceQueryRequest.FromString,
+                    response_serializer=kvcm__platform_dot_pb_dot_kvcm__v1__pb2.TraceQueryResponse.SerializeToString,
+            ),
+    }
+    generic_handler = grpc.method_handlers_generic_handler(
+            'kvcm.v1.OptimizerService', rpc_method_handlers)
+    server.add_generic_rpc_handlers((generic_handler,))
+    server.add_registered_method_handlers('kvcm.v1.OptimizerService', rpc_method_handlers)
+
+
+ # This class is part of an EXPERIMENTAL API.
+class OptimizerService:
+    """Missing associated documentation comment in .proto file."""
+
+    @staticmethod
+    def TraceQuery(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/kvcm.v1.OptimizerService/TraceQuery',
+            kvcm__platform_dot_pb_dot_kvcm__v1__pb2.TraceQueryRequest.SerializeToString,
+            kvcm__platform_dot_pb_dot_kvcm__v1__pb2.TraceQueryResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)

@@ -21,6 +21,7 @@ from kvcm_platform.pb import kvcm_v1_pb2 as v1
 ADMIN_SERVICE: ServiceDescriptor = pb.DESCRIPTOR.services_by_name["AdminService"]
 DEBUG_SERVICE: ServiceDescriptor = debug_pb.DESCRIPTOR.services_by_name["DebugService"]
 MIGRATIONS: ServiceDescriptor = v1.DESCRIPTOR.services_by_name["Migrations"]
+OPTIMIZER: ServiceDescriptor = v1.DESCRIPTOR.services_by_name["OptimizerService"]
 
 
 @dataclass(frozen=True, slots=True)

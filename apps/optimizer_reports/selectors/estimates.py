@@ -12,7 +12,10 @@ from typing import Any
 import redis
 
 from apps.common.actor import Actor
+from kvcm_platform.core.errors import Code, DomainError
 from kvcm_platform.index import keyspace
+
+_ANYBODY = Actor.system("estimates")
 
 
 class EstimateKind(StrEnum):
@@ -74,6 +77,24 @@ def estimate_list(
     return [
         row for row in rows if kind in ("", row.kind) and (not instance_id or row.instance_id == instance_id)
     ]
+
+
+def estimate_get(*, client: redis.Redis, instance_group: str, instance_id: str = "") -> EstimateRow:
+    """Of a group, or of what one of its instances asked for; who may see it was judged before.
+
+    Raises NOT_READY where nothing is known yet, and RedisError.
+    """
+    kind = EstimateKind.INSTANCE if instance_id else EstimateKind.GROUP
+    rows = estimate_list(
+        client=client, acting=_ANYBODY, instance_group=instance_group, instance_id=instance_id, kind=kind
+    )
+    if not rows:
+        raise DomainError(
+            Code.NOT_READY,
+            f"nothing is known yet of {kind} {instance_id or instance_group}:"
+            " no prefix match of it was sampled in the last minutes",
+        )
+    return rows[0]
 
 
 def _rows(data: Mapping[str, Any]) -> Iterator[EstimateRow]:

@@ -791,6 +791,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/optimizer/estimates/": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description Hit rates at 0.5, 1, 2 and 4 times the present capacity, from sampled live traffic. */
+        get: operations["optimizer_estimates_list"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/optimizer/savings/": {
         parameters: {
             query?: never;
@@ -1431,6 +1448,48 @@ export interface components {
             message: string;
             request_id: string;
             errors?: components["schemas"]["FieldError"][];
+        };
+        /**
+         * @description What prefix matches of the last `window_seconds` found, and would have found with other capacities.
+         *
+         *     `capacity_bytes` is the group's, which its instances share: the bytes at which it gives blocks back. Rates
+         *     are null where nothing was asked. `since` is when the estimate began with nothing; until it has
+         *     seen as much as the largest capacity holds (`has_seen_all`), what was there before counts as found from
+         *     the present capacity on. `sampled_ratio` of all blocks are looked at, and more of those near the
+         *     beginning of a prompt; `lost_calls` are those that nobody had room for.
+         */
+        EstimateOutput: {
+            kind: components["schemas"]["EstimateOutputKindEnum"];
+            instance_group: string;
+            instance_id: string | null;
+            /** Format: date-time */
+            at: string;
+            /** Format: date-time */
+            since: string;
+            window_seconds: number;
+            capacity_bytes: number;
+            asked_blocks: number;
+            real_hit_blocks: number;
+            /** Format: double */
+            real_hit_rate: number | null;
+            points: components["schemas"]["EstimatePointOutput"][];
+            /** Format: double */
+            sampled_ratio: number;
+            sampled_blocks: number;
+            has_seen_all: boolean;
+            lost_calls: number;
+        };
+        /** @enum {string} */
+        EstimateOutputKindEnum: "group" | "instance";
+        /** @description At `factor` times the present capacity. `unique_blocks`: what such a cache of the group holds now. */
+        EstimatePointOutput: {
+            /** Format: double */
+            factor: number;
+            capacity_bytes: number;
+            hit_blocks: number;
+            /** Format: double */
+            hit_rate: number | null;
+            unique_blocks: number;
         };
         /** @description `groups` = the instance groups concerned that the asking account may see; null = all of them alike. */
         Event: {
@@ -2156,6 +2215,21 @@ export interface components {
              */
             previous?: string | null;
             results: components["schemas"]["DeliveryOutput"][];
+        };
+        PaginatedEstimateOutputList: {
+            /** @example 123 */
+            count: number;
+            /**
+             * Format: uri
+             * @example http://api.example.org/accounts/?page=4
+             */
+            next?: string | null;
+            /**
+             * Format: uri
+             * @example http://api.example.org/accounts/?page=2
+             */
+            previous?: string | null;
+            results: components["schemas"]["EstimateOutput"][];
         };
         PaginatedEventList: {
             /** @example 123 */
@@ -7706,6 +7780,73 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["PaginatedModelPresetOutputList"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    optimizer_estimates_list: {
+        parameters: {
+            query?: {
+                instance_group?: string;
+                instance_id?: string;
+                kind?: "group" | "instance";
+                /** @description A page number within the paginated result set. */
+                page?: number;
+                /** @description Number of results to return per page. */
+                page_size?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PaginatedEstimateOutputList"];
                 };
             };
             400: {

@@ -16,7 +16,8 @@ from tests.factories.objects import make_group, make_instance
 
 
 def test_every_rpc_of_the_service_is_served() -> None:
-    services = pb.DESCRIPTOR.services_by_name["AdminService"], v1.DESCRIPTOR.services_by_name["Migrations"]
+    own = (v1.DESCRIPTOR.services_by_name[name] for name in ("Migrations", "OptimizerService"))
+    services = (pb.DESCRIPTOR.services_by_name["AdminService"], *own)
     assert set(RPCS) == {name for service in services for name in service.methods_by_name}
     assert RPCS["AddStorage"].http_path == "/api/addStorage"
 
