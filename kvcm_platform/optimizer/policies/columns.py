@@ -1,9 +1,8 @@
-"""The arrays that a replay reads, made of a trace, and the arrays of the cache that it works on."""
+"""The arrays of a cache that a replay works on."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,21 +13,6 @@ from kvcm_platform.optimizer.policies.state import NOBODY
 from kvcm_platform.optimizer.trace import Trace
 
 
-class Requests(NamedTuple):
-    """What a replay reads of a trace and, by instance, of its header; the order is that of its arguments."""
-
-    at_us: NDArray[np.int64]
-    event: NDArray[np.int8]
-    instance: NDArray[np.int32]
-    input_tokens: NDArray[np.int32]
-    skip_n: NDArray[np.int32]
-    read_n: NDArray[np.int32]
-    offset: NDArray[np.int64]
-    path: NDArray[np.int32]
-    block_tokens: NDArray[np.int64]
-    block_bytes: NDArray[np.int64]
-
-
 @dataclass(frozen=True, slots=True)
 class Cache:
     """The arrays of `state`."""
@@ -36,32 +20,6 @@ class Cache:
     blocks: NDArray[np.int32]
     queues: NDArray[np.int32]
     numbers: NDArray[np.int64]
-
-
-def read_only(array: NDArray[Any], dtype: type) -> NDArray[Any]:
-    """The same data as a contiguous array that cannot be written.
-
-    So memory maps and arrays made in memory are one type to the compiler.
-    """
-    view = np.ascontiguousarray(array, dtype=dtype).view(np.ndarray)
-    view.flags.writeable = False
-    return view
-
-
-def requests_of(trace: Trace) -> Requests:
-    instances = trace.header.instances
-    return Requests(
-        at_us=read_only(trace.at_us, np.int64),
-        event=read_only(trace.event, np.int8),
-        instance=read_only(trace.instance, np.int32),
-        input_tokens=read_only(trace.input_tokens, np.int32),
-        skip_n=read_only(trace.skip_n, np.int32),
-        read_n=read_only(trace.read_n, np.int32),
-        offset=read_only(trace.offset, np.int64),
-        path=read_only(trace.path, np.int32),
-        block_tokens=read_only(np.array([instance.block_tokens for instance in instances]), np.int64),
-        block_bytes=read_only(np.array([instance.block_bytes for instance in instances]), np.int64),
-    )
 
 
 def new_cache(trace: Trace, policy: Policy, *, counts_bytes: bool, largest_capacity: int) -> Cache:

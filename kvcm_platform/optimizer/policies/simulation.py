@@ -9,10 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kvcm_platform.core.errors import invalid
+from kvcm_platform.optimizer.compat import PREFIX, reference_curve
 from kvcm_platform.optimizer.curve import Curve, Definition, Events, Progress, Touch, Unit
 from kvcm_platform.optimizer.policies import kernel, state
-from kvcm_platform.optimizer.policies.columns import Cache, Requests, new_cache, read_only, requests_of, reset
+from kvcm_platform.optimizer.policies.columns import Cache, new_cache, reset
 from kvcm_platform.optimizer.policies.registry import POLICIES, Policy
+from kvcm_platform.optimizer.request_arrays import Requests, read_only, requests_of
 from kvcm_platform.optimizer.trace import Event, Trace
 
 MOST_CAPACITIES = 10_000
@@ -70,9 +72,15 @@ def simulate(
     `evicted_blocks` (those too that the request that pushed them out brings back), `mean_resident` (capacity
     used, mean over the span of the trace).
 
+    Names with `compat:` before them are the reference simulator's policies (`compat.reference_curve`).
+
     Raises DomainError (INVALID_ARGUMENT) with the name of the argument that is wrong; and what `on_progress`
     raises.
     """
+    if policy.startswith(PREFIX):
+        sizes = _capacities(capacities)
+        _check_reference(events=events, delay_us=delay_us, unit=unit)
+        return reference_curve(trace, policy, sizes, on_progress=on_progress, parameters=parameters)
     chosen = _policy(policy)
     settings = _parameters(chosen, parameters or {})
     sizes = _capacities(capacities)
@@ -221,7 +229,7 @@ def _steps(on_progress: Progress | None, steps: int) -> Callable[[], None]:
 def _policy(name: str) -> Policy:
     chosen = POLICIES.get(name)
     if chosen is None:
-        raise invalid("policy", f"{name!r} is none of {', '.join(POLICIES)}")
+        raise invalid("policy", f"{name!r} is none of {', '.join(POLICIES)}, {PREFIX}...")
     return chosen
 
 
@@ -247,6 +255,14 @@ def _capacities(capacities: Sequence[int]) -> list[int]:
         wrong = sizes[0] if sizes[0] < 1 else sizes[-1]
         raise invalid("capacities", f"{wrong} is not between 1 and 2**62")
     return sizes
+
+
+def _check_reference(*, events: Events, delay_us: int, unit: Unit) -> None:
+    """Refuses what the reference simulator has not; it has one order of touches, so `touch` says nothing."""
+    if unit is not Unit.BLOCKS:
+        raise invalid("unit", "the reference simulator counts blocks")
+    if events is not Events.TURN or delay_us:
+        raise invalid("events", "the reference simulator has no late writes: turns read and write at once")
 
 
 def _check(trace: Trace, *, events: Events, delay_us: int, unit: Unit) -> None:
