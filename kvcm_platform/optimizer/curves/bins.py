@@ -29,10 +29,11 @@ def code_of(value: int) -> int:
     return (shift << OCTAVE_BITS) + (value >> shift)
 
 
-def _lowest(code: int) -> int:
-    """The least value of a log-linear bin."""
-    shift = max(0, (code >> OCTAVE_BITS) - 1)
-    return (code - (shift << OCTAVE_BITS)) << shift
+def _lowest(codes: Int64, octave_bits: int = OCTAVE_BITS) -> Int64:
+    """The least value of each log-linear bin."""
+    shift: Int64 = np.maximum(0, (codes >> octave_bits) - 1)
+    lowest: Int64 = (codes - (shift << octave_bits)) << shift
+    return lowest
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,18 +65,18 @@ def find_bin(value: int, edges: Int64, first: Int32) -> int:
 def edges_of(values: Sequence[int] | Int64) -> Edges:
     """Edges at these values (each once, in any order, none negative)."""
     edges = np.unique(np.asarray(values, dtype=np.int64))
-    codes = code_of(int(edges[-1])) + 1 if len(edges) else 0
-    lowest = np.array([_lowest(code) for code in range(codes)], dtype=np.int64)
-    return Edges(edges, np.searchsorted(edges, lowest).astype(np.int32))
+    codes = np.arange(code_of(int(edges[-1])) + 1 if len(edges) else 0, dtype=np.int64)
+    return Edges(edges, np.searchsorted(edges, _lowest(codes)).astype(np.int32))
 
 
 def log_linear(most: int, *, per_octave_bits: int = OCTAVE_BITS) -> Int64:
-    """Edges from 1 to `most`, each number below 2^(bits + 1), then 2^bits a doubling; the last is `most`."""
-    skipped = OCTAVE_BITS - per_octave_bits
-    small = range(1, min(most, 2 << per_octave_bits))
-    codes = range(code_of(max(1, most)) + 1)
-    uppers = (_lowest(code + 1) - 1 for code in codes if (code + 1) & ((1 << skipped) - 1) == 0)
-    return np.unique(np.array([*small, *(edge for edge in uppers if 0 < edge < most), most], dtype=np.int64))
+    """Edges from 1 to `most`, each number below 2^(bits + 1), then 2^bits a doubling; the last is `most`.
+
+    Those for fewer bits are among those for more.
+    """
+    octaves = int(most).bit_length()
+    uppers = _lowest(np.arange(2, (octaves + 1) << per_octave_bits), per_octave_bits) - 1
+    return np.append(uppers[uppers < most], most).astype(np.int64)
 
 
 def capacities_of(values: Sequence[int] | Int64, field: str = "capacities") -> Int64:
