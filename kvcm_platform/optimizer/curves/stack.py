@@ -52,7 +52,7 @@ def tree_sum(tree: Int64, at: int) -> int:
     return int(found)
 
 
-@njit(cache=True, nogil=True, inline="always")
+@njit(cache=True, nogil=True)
 def count_blocks(
     row: Int64, begin: int, end: int, lookup: int, tokens: int, last_tokens: int, size: int
 ) -> None:
