@@ -11,6 +11,7 @@ http_application = get_asgi_application()
 from channels.auth import AuthMiddlewareStack  # noqa: E402
 from channels.routing import ProtocolTypeRouter, URLRouter  # noqa: E402
 
+from apps.common.bodies import BodyLimit  # noqa: E402
 from apps.health.lifespan import lifespan  # noqa: E402
 from apps.live.origin import LiveOriginValidator  # noqa: E402
 from apps.live.routing import websocket_urlpatterns  # noqa: E402
@@ -18,7 +19,7 @@ from apps.live.routing import websocket_urlpatterns  # noqa: E402
 application = ProtocolTypeRouter(
     {
         "lifespan": lifespan,
-        "http": http_application,
+        "http": BodyLimit(http_application),
         "websocket": LiveOriginValidator(AuthMiddlewareStack(URLRouter(websocket_urlpatterns))),
     }
 )

@@ -51,6 +51,12 @@ class NulMiddleware:
         return self._get_response(request)
 
 
+def most_body_bytes(path: str) -> int:
+    """How large a request's body may be: a few addresses take files."""
+    default: int = settings.DATA_UPLOAD_MAX_MEMORY_SIZE
+    return int(settings.KVCM_LARGE_BODIES.get(path.rstrip("/"), default))
+
+
 class BodyLimitMiddleware:
     """Refuses bodies that no request of ours needs; the framework's parsers know no limit."""
 
@@ -59,10 +65,10 @@ class BodyLimitMiddleware:
 
     def __call__(self, request: HttpRequest) -> HttpResponse:
         length = request.META.get("CONTENT_LENGTH") or "0"
-        if length.isdecimal() and int(length) <= settings.DATA_UPLOAD_MAX_MEMORY_SIZE:
+        limit = most_body_bytes(request.path)
+        if length.isdecimal() and int(length) <= limit:
             return self._get_response(request)
-        limit = settings.DATA_UPLOAD_MAX_MEMORY_SIZE >> 20
-        return json_response(Code.TOO_LARGE, f"a request may have {limit} MiB", request)
+        return json_response(Code.TOO_LARGE, f"a request may have {limit >> 20} MiB", request)
 
 
 class SecurityHeadersMiddleware:

@@ -1,4 +1,4 @@
-"""The live topic `estimates`: hit rates at other capacities, from live traffic."""
+"""The live topics: `estimates` (hit rates at other capacities), and `optimizer` (traces and runs)."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from apps.common.actor import Actor
 from apps.common.redis_client import index_client
 from apps.live.overview import Picture
 from apps.live.snapshots import SnapshotTopic
+from apps.optimizer_reports.pictures import optimizer_narrowed, optimizer_picture
 from apps.optimizer_reports.presentation_estimates import estimate_shown
 from apps.optimizer_reports.selectors.estimates import estimate_list
 
@@ -32,5 +33,8 @@ def estimates_narrowed(picture: Picture, owner: Actor) -> Picture:
 TOPICS = [
     SnapshotTopic(
         name="estimates", snapshot=estimates_picture, narrowed=estimates_narrowed, every_seconds=2.0
-    )
+    ),
+    SnapshotTopic(
+        name="optimizer", snapshot=optimizer_picture, narrowed=optimizer_narrowed, every_seconds=0.5
+    ),
 ]

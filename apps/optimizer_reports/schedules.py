@@ -1,8 +1,10 @@
-"""Periodic work of the optimizer."""
+"""Periodic work of the optimizer; jobs are also sent for when somebody asks for one."""
 
 from apps.common.schedules import Schedule
 
 ESTIMATES_TASK = "apps.optimizer_reports.tasks.follow_traffic"
+RESUME_TASK = "apps.optimizer_reports.tasks.resume_optimizer"
+KEEP_TASK = "apps.optimizer_reports.tasks.keep_optimizer"
 SAVINGS_TASK = "apps.optimizer_reports.tasks.count_savings"
 
 SCHEDULES = [
@@ -11,6 +13,18 @@ SCHEDULES = [
         task=ESTIMATES_TASK,
         every_seconds=5,
         description="Online estimate of the hit rates at other capacities, from sampled calls.",
+    ),
+    Schedule(
+        name="Go on with the optimizer",
+        task=RESUME_TASK,
+        every_seconds=5,
+        description="Hands on traces to read and jobs of runs whose worker died or whose message was lost.",
+    ),
+    Schedule(
+        name="Keep the record of the optimizer",
+        task=KEEP_TASK,
+        every_seconds=600,
+        description="Forgets old runs, and removes files that belong to no trace.",
     ),
     Schedule(
         name="Count savings",

@@ -7,14 +7,31 @@ import structlog
 from celery import shared_task
 from django.conf import settings
 
+from apps.common.queue import OPTIMIZER_TASK
 from apps.common.redis_client import index_client
-from apps.optimizer_reports.schedules import ESTIMATES_TASK, SAVINGS_TASK
+from apps.optimizer_reports.schedules import ESTIMATES_TASK, KEEP_TASK, RESUME_TASK, SAVINGS_TASK
+from apps.optimizer_reports.services import optimizer_keep, optimizer_resume, optimizer_work
 from apps.optimizer_reports.services.cost_models import cost_model_seed
 from apps.optimizer_reports.services.estimates import estimates_follow, estimates_stop
 from apps.optimizer_reports.services.savings_fold import savings_fold
 from apps.optimizer_reports.services.savings_publish import savings_publish
 
 log = structlog.get_logger(__name__)
+
+
+@shared_task(name=OPTIMIZER_TASK, time_limit=25_000, soft_time_limit=24_000, ignore_result=True)
+def run_optimizer() -> dict[str, int]:
+    return optimizer_work()
+
+
+@shared_task(name=RESUME_TASK, time_limit=60, soft_time_limit=50, ignore_result=True)
+def resume_optimizer() -> dict[str, int]:
+    return optimizer_resume()
+
+
+@shared_task(name=KEEP_TASK, time_limit=300, soft_time_limit=270, ignore_result=True)
+def keep_optimizer() -> dict[str, int]:
+    return optimizer_keep()
 
 
 @shared_task(name=SAVINGS_TASK, time_limit=60, soft_time_limit=50, ignore_result=True)

@@ -262,6 +262,21 @@ KNOBS: tuple[Knob, ...] = (
         "1",
         "whether calls are sampled for the online estimate of hit rates at other capacities",
     ),
+    Knob(
+        "KVCM_TRACE_UPLOAD_MB",
+        _integer(1, 1 << 20),
+        "4096",
+        "largest source file of a trace for the optimizer, in MiB",
+    ),
+    Knob("KVCM_TRACES_GB", _integer(1, 1 << 20), "50", "files of all traces together, in GiB"),
+    Knob(
+        "KVCM_OPTIMIZER_JOBS",
+        _integer(1, 6),
+        "2",
+        "jobs of the optimizer at a time on a worker; each is a process, and keeps one of its eight threads",
+    ),
+    Knob("KVCM_OPTIMIZER_MEMORY_MB", _integer(512, 1 << 20), "4096", "memory of one such process, in MiB"),
+    Knob("KVCM_OPTIMIZER_RUNS_KEPT", _integer(10, 100_000), "1000", "optimizer runs that stay on record"),
     Knob("KVCM_LOG_LEVEL", _choice("DEBUG", "INFO", "WARNING", "ERROR"), "INFO", "log level at start"),
 )
 

@@ -192,6 +192,7 @@ class Migration(migrations.Migration):
                 ("starts_at", models.DateTimeField(null=True)),
                 ("instances", models.JSONField(default=list)),
                 ("types", models.JSONField(default=list)),
+                ("details", models.JSONField(default=dict)),
             ],
             options={
                 "ordering": ["-id"],

@@ -74,7 +74,7 @@ class OptimizerResult(models.Model):
     content = models.BinaryField()
     """JSON of kvcm_platform.optimizer.analysis, compressed with zstd."""
     bytes = models.BigIntegerField()
-    """Uncompressed."""
+    """Of `content`."""
 
     def __str__(self) -> str:
         return f"result of job {self.job_id}: {self.bytes} bytes"

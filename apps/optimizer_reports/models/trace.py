@@ -58,6 +58,8 @@ class OptimizerTrace(models.Model):
     """[{instance_id, group, block_tokens, block_bytes, requests, blocks}]"""
     types = models.JSONField(default=list)
     """[{name, requests, blocks}]"""
+    details = models.JSONField(default=dict)
+    """events (requests by kind), sessions, longest, distinct_bytes, has_partial_blocks, notes."""
 
     class Meta:
         ordering = ["-id"]

@@ -808,6 +808,247 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/optimizer/options/": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description What the optimizer offers. */
+        get: operations["optimizer_options"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/optimizer/runs/": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description Analyses of traces, the newest first. */
+        get: operations["optimizer_runs_list"];
+        put?: never;
+        /** @description Begin a run. Its progress is in the live topic `optimizer`. */
+        post: operations["optimizer_runs_create"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/optimizer/runs/{id}/": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description Analyses of traces, the newest first. */
+        get: operations["optimizer_runs_retrieve"];
+        put?: never;
+        post?: never;
+        /** @description Analyses of traces, the newest first. */
+        delete: operations["optimizer_runs_destroy"];
+        options?: never;
+        head?: never;
+        /** @description Analyses of traces, the newest first. */
+        patch: operations["optimizer_runs_partial_update"];
+        trace?: never;
+    };
+    "/api/v1/optimizer/runs/{id}/cancel/": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** @description End a run; what its finished jobs found stays. */
+        post: operations["optimizer_runs_cancel_create"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/optimizer/runs/{id}/csv/": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description Every point of every curve. */
+        get: operations["optimizer_runs_csv_retrieve"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/optimizer/runs/{id}/html/": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description The report as a page that needs nothing else. */
+        get: operations["optimizer_runs_html_retrieve"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/optimizer/runs/{id}/png/": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description The curves as a picture. */
+        get: operations["optimizer_runs_png_retrieve"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/optimizer/runs/{id}/result/": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description What the run found, or its finished jobs did so far. */
+        get: operations["optimizer_runs_result_retrieve"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/optimizer/runs/{id}/retry/": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** @description Do once more what failed or was cancelled. */
+        post: operations["optimizer_runs_retry_create"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/optimizer/runs/{id}/worth/": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** @description What the capacities are worth by another cost model; nothing is computed anew. */
+        post: operations["optimizer_runs_worth_create"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/optimizer/runs/compare/": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description Up to eight runs side by side. */
+        get: operations["optimizer_runs_compare_list"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/optimizer/runs/compare/csv/": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description Analyses of traces, the newest first. */
+        get: operations["optimizer_runs_compare_csv_retrieve"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/optimizer/runs/compare/png/": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description Analyses of traces, the newest first. */
+        get: operations["optimizer_runs_compare_png_retrieve"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/optimizer/runs/estimate/": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** @description What a run would take; nothing is begun. */
+        post: operations["optimizer_runs_estimate_create"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/optimizer/savings/": {
         parameters: {
             query?: never;
@@ -870,6 +1111,111 @@ export interface paths {
         get: operations["optimizer_savings_summary_retrieve"];
         put?: never;
         post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/optimizer/traces/": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description Traces of requests, the newest first: uploaded, captured or generated. */
+        get: operations["optimizer_traces_list"];
+        put?: never;
+        /** @description Upload a trace. It is read in the background; its state and the live topic tell how far that is. */
+        post: operations["optimizer_traces_create"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/optimizer/traces/{id}/": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description Traces of requests, the newest first: uploaded, captured or generated. */
+        get: operations["optimizer_traces_retrieve"];
+        put?: never;
+        post?: never;
+        /** @description Traces of requests, the newest first: uploaded, captured or generated. */
+        delete: operations["optimizer_traces_destroy"];
+        options?: never;
+        head?: never;
+        /** @description Traces of requests, the newest first: uploaded, captured or generated. */
+        patch: operations["optimizer_traces_partial_update"];
+        trace?: never;
+    };
+    "/api/v1/optimizer/traces/{id}/parquet/": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description The columns of the trace for other programs. */
+        get: operations["optimizer_traces_parquet_retrieve"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/optimizer/traces/{id}/read/": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** @description Read the source once more, in another way. */
+        post: operations["optimizer_traces_read_create"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/optimizer/traces/{id}/source/": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description The file as it came. */
+        get: operations["optimizer_traces_source_retrieve"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/optimizer/traces/generate/": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** @description Have a trace generated, to try things with. */
+        post: operations["optimizer_traces_generate_create"];
         delete?: never;
         options?: never;
         head?: never;
@@ -1261,6 +1607,11 @@ export interface components {
             readonly before: unknown;
             readonly after: unknown;
         };
+        /** @description A line that was skipped. */
+        BadLineOutput: {
+            number: number;
+            reason: string;
+        };
         /** @description The checks of one span of time; latencies are null where none of them ended. */
         BucketOutput: {
             /** Format: date-time */
@@ -1326,6 +1677,18 @@ export interface components {
             value: unknown;
             label: string;
         };
+        /** @description One of the runs that are compared. */
+        ComparedRunOutput: {
+            id: number;
+            name: string;
+            trace_name: string;
+            state: components["schemas"]["RunStateEnum"];
+            /** Format: date-time */
+            asked_at: string;
+            curves: components["schemas"]["CurveOutput"][];
+            quota: components["schemas"]["QuotaPlacesOutput"] | null;
+            notes: string[];
+        };
         /** @description Something that may go wrong, as an app declares it, and how a rule about it begins. */
         ConditionOutput: {
             name: string;
@@ -1363,6 +1726,24 @@ export interface components {
             created_at: string;
             /** Format: date-time */
             updated_at: string;
+        };
+        /** @description One policy's curve; arrays by capacity, thinned to as many points as were asked for. */
+        CurveOutput: {
+            policy: string;
+            label: string;
+            is_bound: boolean;
+            definition_text: string;
+            curve: {
+                [key: string]: unknown;
+            };
+            hit_rate: number[];
+            token_hit_rate: number[];
+            /** Format: double */
+            unlimited_hit_rate: number;
+            compulsory_misses: number;
+            capacity_bytes: number[] | null;
+            marginal_hit_rate_per_gib: number[] | null;
+            knee: components["schemas"]["KneeOutput"] | null;
         };
         /** @description The last 24 hours, or what there is of them; rates and latencies are null where nothing was asked. */
         Day: {
@@ -1529,6 +1910,11 @@ export interface components {
             field: string | null;
             code: string;
             message: string;
+        };
+        /** @description A format of traces. */
+        FormatOutput: {
+            name: string;
+            description: string;
         };
         /** @description A new group; what is absent gets its default. */
         GroupInputRequest: {
@@ -1802,6 +2188,40 @@ export interface components {
             field: string | null;
             message: string;
         };
+        /** @description One job of a run. */
+        JobOutput: {
+            number: number;
+            policy: string;
+            title: string;
+            state: components["schemas"]["RunStateEnum"];
+            /** Format: double */
+            progress: number;
+            /** Format: double */
+            estimate_seconds: number;
+            /** Format: double */
+            busy_seconds: number;
+            /** Format: date-time */
+            started_at: string | null;
+            /** Format: date-time */
+            ended_at: string | null;
+            reason: string;
+            tries: number;
+            peak_bytes: number;
+        };
+        /** @description One job that a run would have. */
+        JobPlanOutput: {
+            title: string;
+            policy: string;
+            /** @description block accesses, all capacities together */
+            work: number;
+            /** Format: double */
+            estimate_seconds: number;
+        };
+        KneeOutput: {
+            capacity: number;
+            /** Format: double */
+            hit_rate: number;
+        };
         /** @description One limit of a group; `storage_type` null = of the group as a whole. */
         LimitOutput: {
             instance_group: string;
@@ -2027,6 +2447,25 @@ export interface components {
         };
         /** @enum {unknown} */
         NullEnum: null;
+        /** @description Policies, formats, the defaults of a run, and limits. */
+        OptimizerOptionsOutput: {
+            policies: components["schemas"]["PolicyOutput"][];
+            formats: components["schemas"]["FormatOutput"][];
+            defaults: {
+                [key: string]: unknown;
+            };
+            /** @description of one source file */
+            upload_bytes: number;
+            /** @description of all traces together, at most */
+            traces_bytes: number;
+            used_bytes: number;
+        };
+        /** @enum {string} */
+        OptimizerTraceSourceEnum: "upload" | "capture" | "generated";
+        /** @enum {string} */
+        OptimizerTraceStateEnum: "capturing" | "received" | "reading" | "ready" | "failed";
+        /** @enum {string} */
+        OriginEnum: "request" | "schedule";
         /** @description Counts of objects (files with all their slots) and bytes, so far or at the end. */
         OrphanFiguresOutput: {
             /** @default waiting */
@@ -2441,6 +2880,21 @@ export interface components {
             previous?: string | null;
             results: components["schemas"]["RuleOutput"][];
         };
+        PaginatedRunOutputList: {
+            /** @example 123 */
+            count: number;
+            /**
+             * Format: uri
+             * @example http://api.example.org/accounts/?page=4
+             */
+            next?: string | null;
+            /**
+             * Format: uri
+             * @example http://api.example.org/accounts/?page=2
+             */
+            previous?: string | null;
+            results: components["schemas"]["RunOutput"][];
+        };
         PaginatedSampleOutputList: {
             /** @example 123 */
             count: number;
@@ -2531,6 +2985,21 @@ export interface components {
             previous?: string | null;
             results: components["schemas"]["TokenOutput"][];
         };
+        PaginatedTraceOutputList: {
+            /** @example 123 */
+            count: number;
+            /**
+             * Format: uri
+             * @example http://api.example.org/accounts/?page=4
+             */
+            next?: string | null;
+            /**
+             * Format: uri
+             * @example http://api.example.org/accounts/?page=2
+             */
+            previous?: string | null;
+            results: components["schemas"]["TraceOutput"][];
+        };
         PaginatedTransitionOutputList: {
             /** @example 123 */
             count: number;
@@ -2608,6 +3077,11 @@ export interface components {
             storage_candidates?: string[];
             quota?: components["schemas"]["QuotaChangeRequest"];
         };
+        /** @description What of a trace or run may be changed. */
+        PatchedNameNoteInputRequest: {
+            name?: string;
+            note?: string;
+        };
         /** @description A partial update; `secret` is written only, the empty one sends no such header. */
         PatchedReceiverChangeRequest: {
             version?: number;
@@ -2679,6 +3153,37 @@ export interface components {
         };
         /** @enum {string} */
         PolicyEnum: "unspecified" | "lru" | "lfu" | "ttl";
+        /** @description A policy that can be analysed. */
+        PolicyOutput: {
+            name: string;
+            description: string;
+            /** @description all capacities from one pass over the trace */
+            is_one_pass: boolean;
+            /** @description the reference simulator's own, bit for bit */
+            is_compatible: boolean;
+            /** @description may hold blocks that no request can reach */
+            has_holes: boolean;
+            /** @description with their defaults */
+            parameters: {
+                [key: string]: number;
+            };
+        };
+        /** @description The headline figures of one policy. */
+        PolicySummaryOutput: {
+            policy: string;
+            unit: string;
+            /** @description [capacity, hit rate] */
+            points: number[][];
+            knee: components["schemas"]["KneeOutput"] | null;
+            /** Format: double */
+            hit_rate_at_quota: number | null;
+            /** Format: double */
+            token_hit_rate_at_quota: number | null;
+            /** @description the capacity that is worth most */
+            best: {
+                [key: string]: unknown;
+            } | null;
+        };
         /** @enum {string} */
         PreferStrategyEnum: "unspecified" | "always_3fs" | "prefer_3fs" | "always_mooncake" | "prefer_mooncake" | "always_tair_mempool" | "prefer_tair_mempool" | "always_vcns_3fs" | "prefer_vcns_3fs" | "always_tair_mempool_ssd" | "prefer_tair_mempool_ssd" | "always_nfs" | "prefer_nfs";
         /** @description What would move now. `is_complete` false: there was too much to look at, figures are lower bounds. */
@@ -2722,6 +3227,11 @@ export interface components {
                 [key: string]: number;
             };
         };
+        /** @description The quota that a run is held against. */
+        QuotaPlacesOutput: {
+            bytes: number;
+            blocks: number | null;
+        };
         /** @enum {string} */
         QuotaWishInputKindEnum: "quota";
         /**
@@ -2737,6 +3247,28 @@ export interface components {
             instance_group: string;
             quota?: components["schemas"]["QuotaChangeRequest"];
             reclaim?: components["schemas"]["ReclaimFieldsRequest"];
+        };
+        /** @description How a source is to be read; 0 and empty = as the trace says, or is detected. */
+        ReadingFieldsRequest: {
+            /**
+             * @description empty = detect
+             * @default
+             */
+            format: string;
+            /** @default 0 */
+            block_tokens: number;
+            /** @default 0 */
+            block_bytes: number;
+            /**
+             * @description equal keys of all instances are one block
+             * @default false
+             */
+            one_namespace: boolean;
+            /**
+             * @description more end the reading
+             * @default 100
+             */
+            max_bad_lines: number;
         };
         /** @description A new receiver. */
         ReceiverInputRequest: {
@@ -3049,8 +3581,164 @@ export interface components {
             /** Format: date-time */
             updated_at: string;
         };
+        /** @description One run with its jobs, and what was asked for. */
+        RunDetail: {
+            id: number;
+            name: string;
+            note: string;
+            origin: components["schemas"]["OriginEnum"];
+            trace: number | null;
+            trace_name: string;
+            instance_group: string;
+            groups: string[] | null;
+            policies: string[];
+            unit: string;
+            state: components["schemas"]["RunStateEnum"];
+            cancel_requested: boolean;
+            /** Format: double */
+            progress: number;
+            /** Format: double */
+            estimate_seconds: number;
+            asked_by: string;
+            /** Format: date-time */
+            asked_at: string;
+            /** Format: date-time */
+            started_at: string | null;
+            /** Format: date-time */
+            ended_at: string | null;
+            /** Format: double */
+            duration_seconds: number | null;
+            reason: string;
+            summary: components["schemas"]["RunSummaryOutput"] | null;
+            spec: {
+                [key: string]: unknown;
+            };
+            trace_facts: {
+                [key: string]: unknown;
+            };
+            jobs: components["schemas"]["JobOutput"][];
+        };
+        /** @description What a run would take: seconds of computing, of which several jobs go on at a time. */
+        RunEstimateOutput: {
+            /** Format: double */
+            estimate_seconds: number;
+            /**
+             * Format: double
+             * @description of computing that was asked for before
+             */
+            waiting_seconds: number;
+            job_count: number;
+            /** @description the first 100 */
+            jobs: components["schemas"]["JobPlanOutput"][];
+            instance_group: string;
+            /** @description as it would be carried out, with the defaults */
+            spec: {
+                [key: string]: unknown;
+            };
+        };
+        /** @description One run of a trace. `instance_group`: whose quota the result is held against. */
+        RunInputRequest: {
+            policies?: string[];
+            /** @description a list of numbers and texts ("10%", "64GiB"), or "auto" */
+            capacities?: unknown;
+            /** @description blocks or bytes */
+            unit?: string;
+            /** @description deep or root */
+            touch?: string;
+            /** @description turn or read_write */
+            events?: string;
+            /** Format: double */
+            delay_seconds?: number;
+            instances?: string[];
+            types?: string[];
+            /** Format: double */
+            begin_seconds?: number | null;
+            /** Format: double */
+            end_seconds?: number | null;
+            windows?: number;
+            ttl_seconds?: number[];
+            /** @description a list of pairs of capacities */
+            tiers?: unknown;
+            has_bound?: boolean;
+            hot_prefixes?: number;
+            is_sampled?: boolean;
+            seed?: number;
+            /** @description of policies, by name */
+            parameters?: {
+                [key: string]: unknown;
+            } | null;
+            /** @description a cost model */
+            cost?: {
+                [key: string]: unknown;
+            } | null;
+            trace: number;
+            /** @default  */
+            name: string;
+            /** @default  */
+            note: string;
+            /** @default  */
+            instance_group: string;
+        };
+        /** @description One optimizer run. `trace` null = it was deleted. `groups` null = of all instance groups alike. */
+        RunOutput: {
+            id: number;
+            name: string;
+            note: string;
+            origin: components["schemas"]["OriginEnum"];
+            trace: number | null;
+            trace_name: string;
+            instance_group: string;
+            groups: string[] | null;
+            policies: string[];
+            unit: string;
+            state: components["schemas"]["RunStateEnum"];
+            cancel_requested: boolean;
+            /** Format: double */
+            progress: number;
+            /** Format: double */
+            estimate_seconds: number;
+            asked_by: string;
+            /** Format: date-time */
+            asked_at: string;
+            /** Format: date-time */
+            started_at: string | null;
+            /** Format: date-time */
+            ended_at: string | null;
+            /** Format: double */
+            duration_seconds: number | null;
+            reason: string;
+            summary: components["schemas"]["RunSummaryOutput"] | null;
+        };
+        /** @description What a run found (so far). `gaps` are to the clairvoyant bound, by policy. */
+        RunResultOutput: {
+            id: number;
+            state: components["schemas"]["RunStateEnum"];
+            curves: components["schemas"]["CurveOutput"][];
+            quota: components["schemas"]["QuotaPlacesOutput"] | null;
+            gaps: {
+                [key: string]: unknown;
+            };
+            details: {
+                [key: string]: unknown;
+            } | null;
+            prefixes: {
+                [key: string]: unknown;
+            } | null;
+            worth: {
+                [key: string]: unknown;
+            } | null;
+            notes: string[];
+        };
         /** @enum {string} */
-        RunStateEnum: "queued" | "running" | "done" | "cancelled" | "failed";
+        RunStateEnum: "queued" | "running" | "done" | "failed" | "cancelled";
+        /** @description What a run that is over has to say in a few figures. */
+        RunSummaryOutput: {
+            /** Format: double */
+            unlimited_hit_rate: number | null;
+            quota_bytes: number;
+            best_policy_at_quota: string | null;
+            policies: components["schemas"]["PolicySummaryOutput"][];
+        };
         SampleOutput: {
             name: string;
             size_bytes: number;
@@ -3341,6 +4029,158 @@ export interface components {
             write_refused: number;
             quota_refused: number;
         };
+        /** @description One trace with what is in it. */
+        TraceDetail: {
+            id: number;
+            name: string;
+            note: string;
+            source: components["schemas"]["OptimizerTraceSourceEnum"];
+            state: components["schemas"]["OptimizerTraceStateEnum"];
+            format: string;
+            format_wanted: string;
+            options: {
+                [key: string]: unknown;
+            };
+            capture: {
+                [key: string]: unknown;
+            } | null;
+            added_by: string;
+            /** Format: date-time */
+            added_at: string;
+            /** Format: date-time */
+            ready_at: string | null;
+            groups: string[] | null;
+            file_name: string;
+            file_bytes: number;
+            sha256: string;
+            stored_bytes: number;
+            /** Format: double */
+            progress: number;
+            reason: string;
+            bad_line_count: number;
+            first_bad_line: components["schemas"]["BadLineOutput"] | null;
+            requests: number;
+            blocks: number;
+            distinct_blocks: number;
+            input_tokens: number;
+            output_tokens: number;
+            /** Format: date-time */
+            starts_at: string | null;
+            /** Format: double */
+            span_seconds: number;
+            instance_count: number;
+            type_count: number;
+            has_only_turns: boolean;
+            bad_lines: components["schemas"]["BadLineOutput"][];
+            instances: components["schemas"]["TraceInstanceOutput"][];
+            types: components["schemas"]["TraceTypeOutput"][];
+            details: {
+                [key: string]: unknown;
+            };
+        };
+        /** @description A generated trace of sessions with many turns, to try things with. */
+        TraceGenerateInputRequest: {
+            /** @default  */
+            name: string;
+            /** @default  */
+            note: string;
+            /** @default 50000 */
+            requests: number;
+            /** @default 0 */
+            seed: number;
+            /** @default 1 */
+            instances: number;
+            /** @default 0 */
+            block_bytes: number;
+        };
+        /** @description An instance whose traffic a trace shows. */
+        TraceInstanceOutput: {
+            instance_id: string;
+            group: string;
+            block_tokens: number;
+            block_bytes: number;
+            requests: number;
+            blocks: number;
+            input_tokens: number;
+        };
+        /** @description One trace. `groups` null = of all instance groups alike. Counts are 0 until it is ready. */
+        TraceOutput: {
+            id: number;
+            name: string;
+            note: string;
+            source: components["schemas"]["OptimizerTraceSourceEnum"];
+            state: components["schemas"]["OptimizerTraceStateEnum"];
+            format: string;
+            format_wanted: string;
+            options: {
+                [key: string]: unknown;
+            };
+            capture: {
+                [key: string]: unknown;
+            } | null;
+            added_by: string;
+            /** Format: date-time */
+            added_at: string;
+            /** Format: date-time */
+            ready_at: string | null;
+            groups: string[] | null;
+            file_name: string;
+            file_bytes: number;
+            sha256: string;
+            stored_bytes: number;
+            /** Format: double */
+            progress: number;
+            reason: string;
+            bad_line_count: number;
+            first_bad_line: components["schemas"]["BadLineOutput"] | null;
+            requests: number;
+            blocks: number;
+            distinct_blocks: number;
+            input_tokens: number;
+            output_tokens: number;
+            /** Format: date-time */
+            starts_at: string | null;
+            /** Format: double */
+            span_seconds: number;
+            instance_count: number;
+            type_count: number;
+            has_only_turns: boolean;
+        };
+        /** @description A type of requests; its name may be empty. */
+        TraceTypeOutput: {
+            name: string;
+            requests: number;
+            blocks: number;
+            input_tokens: number;
+        };
+        /** @description A form with the source file, plain or packed by gzip or zstd. */
+        TraceUploadInputRequest: {
+            /**
+             * @description empty = detect
+             * @default
+             */
+            format: string;
+            /** @default 0 */
+            block_tokens: number;
+            /** @default 0 */
+            block_bytes: number;
+            /**
+             * @description equal keys of all instances are one block
+             * @default false
+             */
+            one_namespace: boolean;
+            /**
+             * @description more end the reading
+             * @default 100
+             */
+            max_bad_lines: number;
+            /** Format: binary */
+            file: string;
+            /** @default  */
+            name: string;
+            /** @default  */
+            note: string;
+        };
         /** @description A step in an alert's life; `by` is empty where the evaluation took it. */
         TransitionOutput: {
             /** Format: date-time */
@@ -3467,6 +4307,24 @@ export interface components {
         };
         /** @enum {string} */
         VerdictStateEnum: "ok" | "degraded" | "down";
+        /** @description A cost model to value a run by. */
+        WorthInputRequest: {
+            cost: {
+                [key: string]: unknown;
+            };
+        };
+        /** @description Money by capacity and policy, and which instances and types are worth a cache of their own. */
+        WorthOutput: {
+            curves: {
+                [key: string]: unknown;
+            };
+            by_instance: {
+                [key: string]: unknown;
+            }[];
+            by_type: {
+                [key: string]: unknown;
+            }[];
+        };
     };
     responses: never;
     parameters: never;
@@ -7891,6 +8749,1082 @@ export interface operations {
             };
         };
     };
+    optimizer_options: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["OptimizerOptionsOutput"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    optimizer_runs_list: {
+        parameters: {
+            query?: {
+                instance_group?: string;
+                /** @description Which field to use when ordering the results. */
+                ordering?: string;
+                origin?: ("request" | "schedule")[];
+                /** @description A page number within the paginated result set. */
+                page?: number;
+                /** @description Number of results to return per page. */
+                page_size?: number;
+                /** @description A search term. */
+                search?: string;
+                since?: string;
+                state?: ("cancelled" | "done" | "failed" | "queued" | "running")[];
+                trace?: number;
+                until?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PaginatedRunOutputList"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    optimizer_runs_create: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["RunInputRequest"];
+            };
+        };
+        responses: {
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RunDetail"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    optimizer_runs_retrieve: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RunDetail"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    optimizer_runs_destroy: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description No response body */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    optimizer_runs_partial_update: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["PatchedNameNoteInputRequest"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RunDetail"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    optimizer_runs_cancel_create: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RunDetail"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    optimizer_runs_csv_retrieve: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "text/csv": string;
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    optimizer_runs_html_retrieve: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "text/html": string;
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    optimizer_runs_png_retrieve: {
+        parameters: {
+            query?: {
+                dark?: boolean;
+                /** @description 400..4000 pixels */
+                height?: number;
+                /** @description 400..4000 pixels */
+                width?: number;
+            };
+            header?: never;
+            path: {
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "image/png": string;
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    optimizer_runs_result_retrieve: {
+        parameters: {
+            query?: {
+                points?: number;
+            };
+            header?: never;
+            path: {
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RunResultOutput"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    optimizer_runs_retry_create: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RunDetail"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    optimizer_runs_worth_create: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["WorthInputRequest"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["WorthOutput"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    optimizer_runs_compare_list: {
+        parameters: {
+            query: {
+                /** @description numbers of runs, by commas */
+                ids: string;
+                points?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ComparedRunOutput"][];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    optimizer_runs_compare_csv_retrieve: {
+        parameters: {
+            query: {
+                /** @description numbers of runs, by commas */
+                ids: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "text/csv": string;
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    optimizer_runs_compare_png_retrieve: {
+        parameters: {
+            query: {
+                dark?: boolean;
+                /** @description 400..4000 pixels */
+                height?: number;
+                /** @description numbers of runs, by commas */
+                ids: string;
+                /** @description 400..4000 pixels */
+                width?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "image/png": string;
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    optimizer_runs_estimate_create: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["RunInputRequest"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RunEstimateOutput"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
     optimizer_savings_list: {
         parameters: {
             query?: {
@@ -8101,6 +10035,578 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["SavingsSummaryOutput"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    optimizer_traces_list: {
+        parameters: {
+            query?: {
+                format?: string;
+                /** @description Which field to use when ordering the results. */
+                ordering?: string;
+                /** @description A page number within the paginated result set. */
+                page?: number;
+                /** @description Number of results to return per page. */
+                page_size?: number;
+                /** @description A search term. */
+                search?: string;
+                since?: string;
+                source?: ("capture" | "generated" | "upload")[];
+                state?: ("capturing" | "failed" | "reading" | "ready" | "received")[];
+                until?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PaginatedTraceOutputList"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    optimizer_traces_create: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "multipart/form-data": components["schemas"]["TraceUploadInputRequest"];
+            };
+        };
+        responses: {
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TraceDetail"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    optimizer_traces_retrieve: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TraceDetail"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    optimizer_traces_destroy: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description No response body */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    optimizer_traces_partial_update: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["PatchedNameNoteInputRequest"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TraceDetail"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    optimizer_traces_parquet_retrieve: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/vnd.apache.parquet": string;
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    optimizer_traces_read_create: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["ReadingFieldsRequest"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TraceDetail"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    optimizer_traces_source_retrieve: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/octet-stream": string;
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    optimizer_traces_generate_create: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["TraceGenerateInputRequest"];
+            };
+        };
+        responses: {
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TraceDetail"];
                 };
             };
             400: {

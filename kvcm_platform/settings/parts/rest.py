@@ -41,6 +41,8 @@ SPECTACULAR: dict[str, Any] = {
         "UsageKindEnum": "apps.usage.choices.ROW_KINDS",
         "ReclaimRunStateEnum": "apps.capacity.choices.RECLAIM_STATES",
         "ReclaimTriggerEnum": "apps.capacity.choices.TRIGGERS",
+        "OptimizerTraceStateEnum": "apps.optimizer_reports.choices.TRACE_STATES",
+        "OptimizerTraceSourceEnum": "apps.optimizer_reports.choices.TRACE_SOURCES",
     },
     "ENUM_GENERATE_CHOICE_DESCRIPTION": False,
 }

@@ -1,0 +1,234 @@
+"""Carries one job of an analysis out, over a trace that was read before."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from kvcm_platform.core.errors import Code, DomainError
+from kvcm_platform.optimizer.analysis.capacities import Sizes, Wish, capacities_resolve, capacity_resolve
+from kvcm_platform.optimizer.analysis.plan import JobPlan, Part, plan_from_json
+from kvcm_platform.optimizer.analysis.results import curves_merge
+from kvcm_platform.optimizer.analysis.spec import AnalysisSpec, spec_from_json
+from kvcm_platform.optimizer.answers.hot_prefixes import hot_prefixes
+from kvcm_platform.optimizer.answers.thinning import at_points, spread, thinned
+from kvcm_platform.optimizer.curve import Curve, Events, Progress, Touch, Unit, curve_to_json
+from kvcm_platform.optimizer.curves import (
+    belady_curve,
+    lru_analysis,
+    lru_curve,
+    tier_capacities,
+    tiers,
+    ttl_curve,
+)
+from kvcm_platform.optimizer.curves.sampling import SEEDS, sampled_curve
+from kvcm_platform.optimizer.policies import simulate
+from kvcm_platform.optimizer.trace import Trace
+from kvcm_platform.optimizer.traces import TraceReadError, open_trace, select
+
+_TOTAL_POINTS = 4000
+_PART_POINTS = 200
+"""Of the curve of one instance or type."""
+_WINDOW_POINTS = 48
+_MOST_PARTS = 200
+
+
+def analyse(arguments: Mapping[str, Any], tell: Progress) -> dict[str, Any]:
+    """`arguments`: trace (path of its columns), spec, plan. Returns what `results.found_of` puts together.
+
+    Raises DomainError for what the trace cannot answer.
+    """
+    spec, plan = spec_from_json(arguments["spec"]), plan_from_json(arguments["plan"])
+    try:
+        trace = scoped(open_trace(Path(arguments["trace"])), spec)
+    except TraceReadError as error:
+        code = Code.INVALID_ARGUMENT if error.code == "bad_option" else Code.CONFLICT
+        raise DomainError(code, str(error), field="trace") from error
+    result = _PARTS[plan.part](trace, spec, plan, tell)
+    return {"policy": plan.policy, "title": plan.title, "part": plan.part.value, **result}
+
+
+def scoped(trace: Trace, spec: AnalysisSpec) -> Trace:
+    """The part of the trace that the analysis is about."""
+    if not (spec.instances or spec.types or spec.begin_seconds is not None or spec.end_seconds is not None):
+        return trace
+    first = int(trace.at_us[0]) if trace.requests else 0
+    begin = None if spec.begin_seconds is None else first + round(spec.begin_seconds * 1e6)
+    end = None if spec.end_seconds is None else first + round(spec.end_seconds * 1e6)
+    return select(
+        trace,
+        instances=spec.instances or None,
+        types=spec.types or None,
+        begin_us=begin,
+        end_us=end,
+    )
+
+
+def sizes_of(trace: Trace) -> Sizes:
+    """What capacities of the trace are relative to."""
+    block_bytes = np.array([instance.block_bytes for instance in trace.header.instances], dtype=np.int64)
+    counts = np.bincount(trace.path_instance, minlength=len(block_bytes))
+    used = {int(size) for size, count in zip(block_bytes, counts, strict=True) if count}
+    return Sizes(
+        distinct_blocks=trace.distinct_blocks,
+        distinct_bytes=int(counts @ block_bytes),
+        block_bytes=used.pop() if len(used) == 1 else 0,
+    )
+
+
+def _answers(trace: Trace, spec: AnalysisSpec, plan: JobPlan, tell: Progress) -> dict[str, Any]:
+    found = asdict(hot_prefixes(trace, nodes=spec.hot_prefixes))
+    # Keys have more digits than a browser's numbers.
+    nodes = [{**node, "first_key": str(node["first_key"])} for node in found["nodes"]]
+    tell(1.0)
+    return {"prefixes": {**found, "nodes": nodes}}
+
+
+def _belady(trace: Trace, spec: AnalysisSpec, plan: JobPlan, tell: Progress) -> dict[str, Any]:
+    capacities = capacities_resolve(plan.capacities, sizes_of(trace), spec.unit)
+    return {"curve": curve_to_json(belady_curve(trace, capacities, unit=Unit(spec.unit), on_progress=tell))}
+
+
+def _ttl(trace: Trace, spec: AnalysisSpec, plan: JobPlan, tell: Progress) -> dict[str, Any]:
+    ttls = [round(seconds * 1e6) for seconds in spec.ttl_seconds] or None
+    return {"curve": curve_to_json(thinned(ttl_curve(trace, ttls, on_progress=tell), _TOTAL_POINTS))}
+
+
+def _simulate(trace: Trace, spec: AnalysisSpec, plan: JobPlan, tell: Progress) -> dict[str, Any]:
+    capacities = capacities_resolve(plan.capacities, sizes_of(trace), spec.unit)
+    curve = simulate(
+        trace,
+        plan.policy,
+        capacities,
+        touch=Touch(spec.touch),
+        events=Events(spec.events),
+        delay_us=round(spec.delay_seconds * 1e6),
+        unit=Unit(spec.unit),
+        seed=spec.seed,
+        on_progress=tell,
+        parameters=(spec.parameters or {}).get(plan.policy),
+    )
+    return {"curve": curve_to_json(curve)}
+
+
+def _lru(trace: Trace, spec: AnalysisSpec, plan: JobPlan, tell: Progress) -> dict[str, Any]:
+    """One pass for the parts and a fine curve, and one that is exact at the capacities asked for."""
+    if spec.is_sampled:
+        return _sampled(trace, spec, tell)
+    found = lru_analysis(
+        trace,
+        windows_us=-(-(trace.span_us + 1) // spec.windows) if spec.windows else 0,
+        by=_parts_shown(trace),
+        touch=Touch(spec.touch),
+        unit=Unit(spec.unit),
+        on_progress=lambda share: tell(0.7 * share),
+    )
+    pairs = _pairs(trace, spec)
+    wanted = {
+        *capacities_resolve(_asked(trace, spec), sizes_of(trace), spec.unit),
+        *tier_capacities(pairs),
+    }
+    total, splits = found.total, []
+    if wanted:
+        exact = lru_curve(
+            trace,
+            sorted(wanted),
+            touch=Touch(spec.touch),
+            unit=Unit(spec.unit),
+            on_progress=lambda share: tell(0.7 + 0.3 * share),
+        )
+        splits = [split.to_json() for split in tiers(exact, pairs)] if pairs else []
+        total = curves_merge([exact, thinned(total, _TOTAL_POINTS)])
+    parts = found.to_json()
+    return {
+        "curve": curve_to_json(total),
+        "details": {
+            "by_instance": _thin_parts(found.by_instance),
+            "by_type": _thin_parts(found.by_type),
+            "windows": [
+                {
+                    "begin_us": window.begin_us,
+                    "end_us": window.end_us,
+                    "curve": curve_to_json(thinned(window.curve, _WINDOW_POINTS)),
+                }
+                for window in found.windows
+            ],
+            **{
+                name: parts[name] for name in ("reuse_distance", "reuse_time", "access_counts", "working_set")
+            },
+            "tiers": splits,
+        },
+    }
+
+
+def _sampled(trace: Trace, spec: AnalysisSpec, tell: Progress) -> dict[str, Any]:
+    """Several samples; what they differ by is told with the result."""
+    wanted = capacities_resolve(_asked(trace, spec), sizes_of(trace), spec.unit) or None
+    first = spec.seed * len(SEEDS)
+    found = sampled_curve(
+        trace,
+        wanted,
+        seeds=[first + seed for seed in SEEDS],
+        unit=Unit(spec.unit),
+        on_progress=tell,
+    )
+    places = spread(found.curve, _TOTAL_POINTS)
+    return {
+        "curve": curve_to_json(at_points(found.curve, places)),
+        "details": {
+            "sampled": {
+                "low": found.low[places].tolist(),
+                "high": found.high[places].tolist(),
+                "seeds": list(found.seeds),
+                "spread": found.spread,
+                "sampled_ratio": found.sampled_ratio,
+            }
+        },
+    }
+
+
+def _asked(trace: Trace, spec: AnalysisSpec) -> list[Wish]:
+    """The capacities named, and today's quota where it has a place among them."""
+    wishes = list(spec.capacities)
+    if spec.quota_bytes and (spec.unit == Unit.BYTES or sizes_of(trace).block_bytes):
+        wishes.append(f"{spec.quota_bytes}B")
+    return wishes
+
+
+def _pairs(trace: Trace, spec: AnalysisSpec) -> list[tuple[int, int]]:
+    sizes = sizes_of(trace)
+    return [
+        (
+            capacity_resolve(first, sizes, spec.unit, "tiers"),
+            capacity_resolve(second, sizes, spec.unit, "tiers"),
+        )
+        for first, second in spec.tiers
+    ]
+
+
+def _parts_shown(trace: Trace) -> list[str]:
+    """Kinds of parts of which there are more than one, and not too many to look at."""
+    used = {
+        "instance": len(trace.header.instances),
+        "type": len(trace.header.types),
+    }
+    return [kind for kind, count in used.items() if 1 < count <= _MOST_PARTS]
+
+
+def _thin_parts(curves: Mapping[str, Curve]) -> dict[str, Any]:
+    return {
+        name: curve_to_json(thinned(curve, _PART_POINTS)) for name, curve in curves.items() if curve.requests
+    }
+
+
+_PARTS = {
+    Part.ANSWERS: _answers,
+    Part.LRU: _lru,
+    Part.TTL: _ttl,
+    Part.BELADY: _belady,
+    Part.SIMULATE: _simulate,
+}
