@@ -58,7 +58,6 @@ def reference_curve(
                     one.instance_id,
                     ReferencePolicy.LRU if is_unlimited else known,
                     chosen["sample_rate"],
-                    one.block_tokens,
                 )
                 for one in trace.header.instances
             ),

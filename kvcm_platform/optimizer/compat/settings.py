@@ -33,7 +33,6 @@ class ReferenceInstance:
     instance_id: str
     policy: ReferencePolicy
     sample_rate: float = 0.1
-    block_tokens: int = 16
 
 
 @dataclass(frozen=True, slots=True)
