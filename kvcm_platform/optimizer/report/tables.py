@@ -171,7 +171,7 @@ def _verdict(bandwidth: float, needed: float, even: float) -> str:
     if not bandwidth:
         return "not checked"
     if bandwidth < needed:
-        return f"delivers {bandwidth / needed:.0%} of the hits"
+        return f"delivers {100 * bandwidth / needed:.3g}% of the hits"
     return "in time" if bandwidth >= even else "delivers, but later than computing would"
 
 

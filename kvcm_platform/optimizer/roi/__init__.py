@@ -14,7 +14,7 @@ from .cost import (
 )
 from .document import best_to_json, roi_to_json, scenario_to_json
 from .models import PRESETS, ModelCost, ModelShape, model_cost
-from .sizes import capacity_bytes, hit_bytes, mean_block_bytes
+from .sizes import capacity_bytes, hit_bytes, mean_block_bytes, with_block_bytes
 
 __all__ = [
     "EXAMPLE_TIERS",
@@ -43,4 +43,5 @@ __all__ = [
     "roi",
     "roi_to_json",
     "scenario_to_json",
+    "with_block_bytes",
 ]

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from kvcm_platform.core.errors import invalid
 
 from ..curve import Curve, Float64, Unit
+from ..trace import Trace
+from .models import ModelCost
 
 TTL = "ttl"
 
@@ -28,6 +32,8 @@ def capacity_bytes(curve: Curve, block_bytes: float | None = None) -> Float64:
     if curve.definition.policy == TTL:
         if "mean_resident" not in curve.series:
             raise invalid("curve", "a TTL curve without mean_resident has no place on the axis of capacity")
+        if "mean_resident_bytes" in curve.series and curve.distinct_bytes and not block_bytes:
+            return curve.series["mean_resident_bytes"]
         held = curve.series["mean_resident"]
     else:
         held = curve.capacities.astype(np.float64)
@@ -41,3 +47,14 @@ def hit_bytes(curve: Curve, block_bytes: float | None = None) -> Float64:
     if curve.bytes and not block_bytes:
         return curve.hit_bytes.astype(np.float64)
     return np.asarray(curve.hit_blocks * mean_block_bytes(curve, block_bytes), dtype=np.float64)
+
+
+def with_block_bytes(trace: Trace, model: ModelCost) -> Trace:
+    """The trace with blocks as large as the model makes them, where it does not say their size itself."""
+    instances = tuple(
+        one
+        if one.block_bytes
+        else replace(one, block_bytes=max(1, round(one.block_tokens * model.kv_bytes_per_token)))
+        for one in trace.header.instances
+    )
+    return replace(trace, header=replace(trace.header, instances=instances))

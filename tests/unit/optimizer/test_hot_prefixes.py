@@ -10,8 +10,10 @@ import pytest
 
 from kvcm_platform.core.errors import DomainError
 from kvcm_platform.optimizer.answers.hot_prefixes import NO_NODE, hot_prefixes, prefixes_to_json
+from kvcm_platform.optimizer.trace import TraceInstance
+from tests.support.optimizer_traces import Turn, trace_of
 
-from .traces_by_hand import trace_of
+INSTANCES = (TraceInstance("i0", 16), TraceInstance("i1", 16))
 
 
 def naive_nodes(
@@ -51,8 +53,12 @@ def test_the_tree_equals_one_of_dictionaries() -> None:
         chains = [[chance.randint(0, 2) for _ in range(chance.randint(1, 7))] for _ in range(count)]
         sessions = [chance.randint(-1, 3) for _ in range(count)]
         at_us = sorted(chance.randint(0, 50) for _ in range(count))
+        turns = [
+            Turn(chain, at_us=at, session=session)
+            for chain, at, session in zip(chains, at_us, sessions, strict=True)
+        ]
         expected = naive_nodes(chains, sessions, at_us)
-        found = hot_prefixes(trace_of(chains, sessions=sessions, at_us=at_us), nodes=2000)
+        found = hot_prefixes(trace_of(turns), nodes=2000)
 
         assert found.node_count == len(expected) == len(found.nodes)
         accesses = sum(map(len, chains))
@@ -72,8 +78,8 @@ def test_the_tree_equals_one_of_dictionaries() -> None:
 def test_the_most_used_nodes_form_a_tree_without_gaps() -> None:
     chance = random.Random(6)
     chains = [[chance.randint(0, 3) for _ in range(chance.randint(1, 6))] for _ in range(60)]
-    whole = hot_prefixes(trace_of(chains), nodes=2000)
-    found = hot_prefixes(trace_of(chains), nodes=9)
+    whole = hot_prefixes(trace_of(map(Turn, chains)), nodes=2000)
+    found = hot_prefixes(trace_of(map(Turn, chains)), nodes=9)
 
     assert [node.requests for node in found.nodes] == sorted((n.requests for n in whole.nodes), reverse=True)[
         :9
@@ -88,7 +94,8 @@ def test_the_most_used_nodes_form_a_tree_without_gaps() -> None:
 
 def test_instances_are_trees_of_their_own_and_keys_are_told_whole() -> None:
     key = (1 << 62) + 1
-    found = hot_prefixes(trace_of([[key, 2], [key, 2], [key]], instances=[0, 1, 1]), nodes=5)
+    turns = [Turn([key, 2], instance=0), Turn([key, 2], instance=1), Turn([key], instance=1)]
+    found = hot_prefixes(trace_of(turns, INSTANCES), nodes=5)
     document = prefixes_to_json(found)
 
     assert [(node.instance_id, node.blocks, node.requests) for node in found.nodes] == [
@@ -103,9 +110,9 @@ def test_instances_are_trees_of_their_own_and_keys_are_told_whole() -> None:
 @pytest.mark.parametrize("nodes", [0, 2001])
 def test_the_number_of_nodes_is_bounded(nodes: int) -> None:
     with pytest.raises(DomainError) as refused:
-        hot_prefixes(trace_of([[1]]), nodes=nodes)
+        hot_prefixes(trace_of([Turn([1])]), nodes=nodes)
     assert refused.value.field == "nodes"
 
 
 def test_a_trace_without_blocks_has_no_tree() -> None:
-    assert hot_prefixes(trace_of([[], []])).nodes == ()
+    assert hot_prefixes(trace_of([Turn([]), Turn([])])).nodes == ()

@@ -27,10 +27,11 @@ from kvcm_platform.optimizer.report import (
     report_text,
 )
 from kvcm_platform.optimizer.report.axis import capacity_axis, money_ticks, rate_ticks
+from kvcm_platform.optimizer.report.svg import hit_rate_svg
 from kvcm_platform.optimizer.roi import GIB, PRESETS, CostModel, best_capacity, rank, roi
+from tests.support.optimizer_traces import Turn, trace_of
 
 from .curves_by_hand import curve
-from .traces_by_hand import trace_of
 
 MARKUP = '<script>alert("x")</script>'
 
@@ -64,7 +65,7 @@ def report() -> Report:
         quota=Quota(size_bytes=3000 * GIB),
         worth=Worth("LRU", roi(whole, cost), best_capacity(whole, cost)),
         scenarios=tuple(rank({MARKUP: whole, "other": curve([1], [0], block_bytes=1)}, cost)),
-        prefixes=hot_prefixes(trace_of([[1, 2], [1, 3]]), nodes=5),
+        prefixes=hot_prefixes(trace_of([Turn([1, 2]), Turn([1, 3])]), nodes=5),
         tables=(Table(MARKUP, ("a", "b"), ((MARKUP, "2"),), (False, True)),),
         notes=("line 5 was skipped",),
     )
@@ -102,6 +103,17 @@ def test_a_page_stands_alone_and_takes_no_text_for_markup() -> None:
     assert not re.search(r"@import|url\((?!#)|https?:", page)
     assert page.count("&lt;script&gt;") >= 6
     assert "prefers-color-scheme: dark" in page
+
+
+def test_words_in_a_picture_are_no_markup() -> None:
+    picture = hit_rate_svg(
+        [Line(MARKUP, dense())], block_bytes=None, quota=Quota(size_blocks=9000, label=MARKUP)
+    )
+    tags = Tags()
+    tags.feed(picture)
+
+    assert "script" not in tags.names
+    assert picture.count("&lt;script&gt;") == 2
 
 
 @pytest.mark.parametrize("form", [report_html, report_text])

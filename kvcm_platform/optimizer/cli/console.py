@@ -1,0 +1,54 @@
+"""What a command says: JSON or text on stdout, bars and notes on stderr."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import orjson
+from tqdm import tqdm  # type: ignore[import-untyped]
+
+from ..curve import Progress
+
+
+@contextmanager
+def bar(options: argparse.Namespace, title: str) -> Iterator[Progress]:
+    """A bar on stderr while the block runs; none where nobody watches, or with --quiet."""
+    is_hidden = options.quiet or not sys.stderr.isatty()
+    form = "{l_bar}{bar}| {elapsed}<{remaining}"
+    with tqdm(
+        total=1.0, desc=title, bar_format=form, file=sys.stderr, disable=is_hidden, leave=False
+    ) as drawn:
+
+        def told(share: float) -> None:
+            drawn.update(max(0.0, min(1.0, share) - drawn.n))
+
+        yield told
+
+
+def note(options: argparse.Namespace, text: str) -> None:
+    """One line on stderr, unless --quiet."""
+    if not options.quiet:
+        sys.stderr.write(f"{text}\n")
+        sys.stderr.flush()
+
+
+def print_json(document: Mapping[str, Any]) -> None:
+    """One object on one line."""
+    sys.stdout.write(orjson.dumps(document, option=orjson.OPT_SERIALIZE_NUMPY).decode() + "\n")
+
+
+def print_text(text: str) -> None:
+    sys.stdout.write(text if text.endswith("\n") else f"{text}\n")
+
+
+def write_file(options: argparse.Namespace, path: Path, content: str | bytes) -> None:
+    """Whole or not at all: a name beside it first. Raises OSError."""
+    beside = path.with_name(f"{path.name}.part")
+    beside.write_bytes(content.encode() if isinstance(content, str) else content)
+    beside.replace(path)
+    note(options, f"wrote {path}")
