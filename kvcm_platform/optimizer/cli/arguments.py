@@ -39,6 +39,7 @@ def parser() -> argparse.ArgumentParser:
     _compare(commands)
     _roi(commands)
     _report(commands)
+    _anonymize(commands)
     _generate(commands)
     return top
 
@@ -115,6 +116,25 @@ def _report(commands: _Commands) -> None:
     command.add_argument("--quota", help="mark a capacity: blocks, a share or a size")
     command.add_argument("--prefixes", type=_count, default=30, help="hot prefixes shown (default 30)")
     command.set_defaults(run="report.write")
+
+
+def _anonymize(commands: _Commands) -> None:
+    command = commands.add_parser("anonymize", help="replace prompts or block keys by keyed block hashes")
+    command.add_argument("--trace", type=Path, required=True, help="prompts (text or tokens), or a trace")
+    command.add_argument("--format", choices=list(FORMATS), help="of a trace; default: detected")
+    command.add_argument("--out", type=Path, required=True, help="the new file")
+    command.add_argument("--output", choices=("optimizer_schema", "mooncake"), default="optimizer_schema")
+    command.add_argument(
+        "--salt-file",
+        type=Path,
+        help="the key of the hashes, kept secret; default: one that nobody keeps, so no other trace fits",
+    )
+    command.add_argument("--block-tokens", type=_count, help="tokens of a block (prompts: 16)")
+    command.add_argument("--keep-names", action="store_true", help="of instances and types")
+    command.add_argument("--keep-times", action="store_true", help="else they count from the first request")
+    command.add_argument("--max-bad-lines", type=_natural, default=100, help="more of them refuse the file")
+    _output_options(command)
+    command.set_defaults(run="traces.anonymize_trace")
 
 
 def _generate(commands: _Commands) -> None:

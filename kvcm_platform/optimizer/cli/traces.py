@@ -1,13 +1,15 @@
-"""`ingest` and `generate`: commands that make traces."""
+"""`ingest`, `generate` and `anonymize`: commands that make traces."""
 
 from __future__ import annotations
 
 import argparse
+from dataclasses import asdict
+from secrets import token_bytes
 
 from ..generate import Shape, generate_into
 from ..report import Table, table_text
 from ..trace import Trace
-from ..traces import save_parquet, summary, summary_to_json
+from ..traces import anonymize, save_parquet, summary, summary_to_json
 from .console import bar, note, print_json, print_text
 from .opening import read
 
@@ -24,6 +26,32 @@ def generate_trace(options: argparse.Namespace) -> None:
     with bar(options, "generating") as told:
         made = generate_into(options.out, options.requests, seed=options.seed, shape=shape, on_progress=told)
     _finish(options, made)
+
+
+def anonymize_trace(options: argparse.Namespace) -> None:
+    salt = options.salt_file.read_bytes().strip() if options.salt_file else token_bytes(32)
+    with bar(options, "hashing") as told:
+        done = anonymize(
+            options.trace,
+            options.out,
+            salt=salt,
+            output=options.output,
+            source_format=options.format,
+            block_tokens=options.block_tokens,
+            keep_names=options.keep_names,
+            keep_times=options.keep_times,
+            max_bad_lines=options.max_bad_lines,
+            on_progress=told,
+        )
+    note(options, f"wrote {options.out}")
+    if options.json:
+        print_json(asdict(done))
+        return
+    lines = [f"{done.requests:,} requests, {done.blocks:,} blocks"]
+    if done.bad_line_count:
+        lines.append(f"{done.bad_line_count:,} bad lines were left out, the first of them:")
+        lines += [f"line {line.number}: {line.reason}" for line in done.bad_lines[:_LISTED]]
+    print_text("\n".join(lines))
 
 
 def _finish(options: argparse.Namespace, trace: Trace) -> None:

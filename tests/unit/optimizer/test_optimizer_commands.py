@@ -325,6 +325,40 @@ def test_ingest_makes_a_directory_that_commands_take(
     assert "exists already" in err
 
 
+def test_a_parquet_file_says_the_same(small: tuple[Path, list[list[int]]], run: Run, tmp_path: Path) -> None:
+    path, _ = small
+    packed = tmp_path / "small.parquet"
+    assert run("ingest", "--trace", path, "--out", tmp_path / "columns", "--parquet", packed)[0] == 0
+    answers = [
+        objects(run("simulate", "--trace", trace, "--capacities", "10,50", "--json")[1])
+        for trace in (path, packed)
+    ]
+    assert answers[0] == answers[1] != []
+
+
+def test_an_anonymized_trace_hits_the_same_and_tells_no_key(
+    small: tuple[Path, list[list[int]]], run: Run, tmp_path: Path
+) -> None:
+    path, chains = small
+    salt = tmp_path / "salt"
+    salt.write_text("known to nobody\n")
+    files = []
+    for name in ("a", "b", "c"):
+        files.append(tmp_path / f"{name}.jsonl")
+        kept = ["--salt-file", salt] if name != "c" else []
+        code, out, _ = run("anonymize", "--trace", path, "--out", files[-1], *kept, "--json")
+        assert (code, json.loads(out)["blocks"]) == (0, sum(map(len, chains)))
+    assert files[0].read_bytes() == files[1].read_bytes() != files[2].read_bytes()
+    keys = {key for record in objects(files[0].read_text()) for key in record["keys"]}
+    assert len(keys) == len({block for chain in chains for block in chain})
+    assert keys.isdisjoint(block for chain in chains for block in chain)
+    hits = [
+        objects(run("simulate", "--trace", trace, "--capacities", "30", "--json")[1])[0]["hit_blocks"]
+        for trace in (path, files[2])
+    ]
+    assert hits[0] == hits[1] > 0
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
