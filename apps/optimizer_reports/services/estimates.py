@@ -89,12 +89,12 @@ def _busy(client: redis.Redis, groups: Collection[int], now_ms: int) -> list[int
         pipeline.xrevrange(keyspace.sampled_requests(number), count=1)
         pipeline.hget(keyspace.ESTIMATES, str(number))
     answers = pipeline.execute()
-    waiting = []
+    waiting: list[tuple[int, int]] = []
     for number, newest, text in zip(numbers, answers[::2], answers[1::2], strict=True):
-        told = json.loads(text) if text else {"at_ms": 0, "position": ""}
+        told: dict[str, Any] = json.loads(text) if text else {"at_ms": 0, "position": ""}
         is_old = now_ms - told["at_ms"] > REFRESH_MS
         if newest and (is_old or newest[0][0].decode() != told["position"]):
-            waiting.append((told["at_ms"], number))
+            waiting.append((int(told["at_ms"]), number))
     return [number for _, number in sorted(waiting)]
 
 

@@ -25,6 +25,7 @@ const ENDPOINTS = {
   group: '/api/v1/instance-groups/{name}/',
   instances: '/api/v1/instances/',
   instance: '/api/v1/instances/{instance_id}/',
+  estimates: '/api/v1/optimizer/estimates/',
 } as const satisfies Record<string, keyof paths>;
 
 export type Endpoint = keyof typeof ENDPOINTS;

@@ -7,6 +7,7 @@ import { request } from './client';
 import { endpoint } from './endpoints';
 import type {
   Alert,
+  Estimate,
   GroupChange,
   HealthChange,
   HealthSamples,
@@ -41,6 +42,18 @@ function objectOf<T>(path: string, key: string, name: string) {
 export const storagePath = (name: string) => endpoint('storage', name);
 export const groupPath = (name: string) => endpoint('group', name);
 export const instancePath = (id: string) => endpoint('instance', id);
+
+export type EstimateOf = { group: string } | { instance: string };
+/** What other capacities would hit, of a group or of one of its instances; null before anything is known. */
+export const estimateQuery = (of: EstimateOf) =>
+  queryOptions({
+    queryKey: ['estimates', of],
+    queryFn: async ({ signal }) => {
+      const query =
+        'group' in of ? { kind: 'group', instance_group: of.group } : { kind: 'instance', instance_id: of.instance };
+      return (await request<Page<Estimate>>(endpoint('estimates'), { query, signal })).results[0] ?? null;
+    },
+  });
 
 export const storagesQuery = (search: ListSearch) => listOf<Storage>(endpoint('storages'), 'storages', search, 'name');
 export const storageQuery = (name: string) => objectOf<Storage>(storagePath(name), 'storages', name);

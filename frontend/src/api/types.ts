@@ -42,6 +42,7 @@ export type InstanceGroup = Schemas['GroupOutput'];
 export type GroupUsage = NonNullable<InstanceGroup['usage']>;
 export type BlockTraffic = NonNullable<InstanceGroup['traffic']>;
 export type Instance = Schemas['InstanceOutput'];
+export type Estimate = Schemas['EstimateOutput'];
 export type ModelDeployment = Instance['model_deployment'];
 
 export type StorageChange = Schemas['PatchedStorageChangeRequest'] & { version: number };

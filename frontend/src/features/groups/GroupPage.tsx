@@ -16,6 +16,7 @@ import { UnknownUsage } from '../../components/UnknownUsage';
 import { Count, HitRate } from '../../components/values';
 import { bytes, exact, share } from '../../lib/format';
 import { useRefetchInterval } from '../../live/LiveProvider';
+import { OtherCapacities } from '../estimates/OtherCapacities';
 import { typeName } from '../storages/status';
 import { CandidatesPanel } from './CandidatesPanel';
 import { GroupActions } from './GroupActions';
@@ -55,6 +56,7 @@ function GroupDetail({ group }: { group: InstanceGroup }) {
       <div className={layout.columns}>
         <div className={layout.stack}>
           <UsagePanel group={group} />
+          <OtherCapacities of={{ group: group.name }} />
           <CandidatesPanel group={group} />
           <GroupInstances group={group} />
           <IndexerPanel group={group} />

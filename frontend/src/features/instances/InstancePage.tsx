@@ -14,6 +14,7 @@ import { SimpleTable } from '../../components/table/SimpleTable';
 import { Bytes, Count, HitRate, Mono, Time } from '../../components/values';
 import { bytes, exact, share } from '../../lib/format';
 import { useRefetchInterval } from '../../live/LiveProvider';
+import { OtherCapacities } from '../estimates/OtherCapacities';
 import { queryName } from './deployment';
 import { RemoveInstance } from './RemoveInstance';
 
@@ -79,6 +80,7 @@ function InstanceDetail({ instance }: { instance: Instance }) {
             ]}
           />
         </Panel>
+          <OtherCapacities of={{ instance: instance.instance_id }} />
           <div className={layout.pair}>
             <SpecInfosPanel instance={instance} />
             <SpecGroupsPanel instance={instance} />

@@ -1,0 +1,59 @@
+/** What an online estimate says in words. Rates are shares of what prefix matches asked for. */
+
+import type { Estimate } from '../../api/types';
+import { share } from '../../lib/format';
+
+/** Differences below this are within what sampling and an LRU model leave open. */
+export const NOTICEABLE = 0.005;
+
+export interface CapacityRow {
+  key: string;
+  label: string;
+  capacityBytes: number | null;
+  rate: number | null;
+  /** To the estimate at the present capacity; null for that one and for what was measured. */
+  gain: number | null;
+}
+
+const LABELS: Record<number, string> = { 0.5: 'Half', 1: 'Present', 2: 'Twice', 4: 'Four times' };
+
+/** What was measured first, then the estimates by capacity. */
+export function capacityRows(estimate: Estimate): CapacityRow[] {
+  const present = rateAt(estimate, 1);
+  return [
+    { key: 'real', label: 'Measured', capacityBytes: null, rate: estimate.real_hit_rate, gain: null },
+    ...estimate.points.map(({ factor, capacity_bytes, hit_rate }) => ({
+      key: String(factor),
+      label: LABELS[factor] ?? `${factor} ×`,
+      capacityBytes: capacity_bytes,
+      rate: hit_rate,
+      gain: factor === 1 || hit_rate === null || present === null ? null : hit_rate - present,
+    })),
+  ];
+}
+
+export function rateAt({ points }: Estimate, factor: number): number | null {
+  return points.find((point) => point.factor === factor)?.hit_rate ?? null;
+}
+
+/** A difference of shares: 0.042 → "+4.2 points". */
+export function points(gain: number): string {
+  const size = Math.round(Math.abs(gain) * 1000) / 10;
+  const sign = size === 0 ? '±' : gain < 0 ? '−' : '+';
+  return `${sign}${size.toLocaleString('en', { maximumFractionDigits: 1 })} points`;
+}
+
+/** The sentence for whoever wants to know whether to add capacity. */
+export function advice(estimate: Estimate): string {
+  const [half, present, twice, four] = [0.5, 1, 2, 4].map((factor) => rateAt(estimate, factor));
+  if (half == null || present == null || twice == null || four == null) return '';
+  const up = four - present;
+  const more =
+    up < NOTICEABLE
+      ? 'More capacity would hardly find more.'
+      : twice - present < NOTICEABLE
+        ? `Four times the capacity would find ${share(four)} of the blocks, twice the capacity hardly more than now.`
+        : `Twice the capacity would find ${share(twice)} of the blocks, four times ${share(four)}.`;
+  const less = present - half < NOTICEABLE ? ' Half of it would do.' : '';
+  return more + less;
+}
