@@ -27,13 +27,11 @@ describe('the rows', () => {
 
 describe('the sentence', () => {
   it.each([
-    [[0.1, 0.2, 0.3, 0.4], 'Twice the capacity would find 30 % of the blocks, four times 40 %.'],
-    [
-      [0.1, 0.2, 0.201, 0.4],
-      'Four times the capacity would find 40 % of the blocks, twice the capacity hardly more than now.',
-    ],
-    [[0.1, 0.2, 0.201, 0.204], 'More capacity would hardly find more.'],
-    [[0.2, 0.2, 0.2, 0.2], 'More capacity would hardly find more. Half of it would do.'],
+    [[0.1, 0.2, 0.3, 0.4], 'Twice the capacity would hit 30 % of the blocks, four times 40 %.'],
+    [[0.1, 0.2, 0.3, 0.303], 'Twice the capacity would hit 30 % of the blocks, four times hardly more.'],
+    [[0.1, 0.2, 0.201, 0.4], 'Twice the capacity would hit hardly more than now, four times 40 % of the blocks.'],
+    [[0.1, 0.2, 0.201, 0.204], 'More capacity would hardly hit more.'],
+    [[0.2, 0.2, 0.2, 0.2], 'More capacity would hardly hit more. Half of it would do.'],
     [[null, null, null, null], ''],
   ])('for %j is "%s"', (rates, expected) => {
     expect(advice(estimate(rates))).toBe(expected);

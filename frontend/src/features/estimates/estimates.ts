@@ -47,13 +47,14 @@ export function points(gain: number): string {
 export function advice(estimate: Estimate): string {
   const [half, present, twice, four] = [0.5, 1, 2, 4].map((factor) => rateAt(estimate, factor));
   if (half == null || present == null || twice == null || four == null) return '';
-  const up = four - present;
   const more =
-    up < NOTICEABLE
-      ? 'More capacity would hardly find more.'
+    four - present < NOTICEABLE
+      ? 'More capacity would hardly hit more.'
       : twice - present < NOTICEABLE
-        ? `Four times the capacity would find ${share(four)} of the blocks, twice the capacity hardly more than now.`
-        : `Twice the capacity would find ${share(twice)} of the blocks, four times ${share(four)}.`;
+        ? `Twice the capacity would hit hardly more than now, four times ${share(four)} of the blocks.`
+        : four - twice < NOTICEABLE
+          ? `Twice the capacity would hit ${share(twice)} of the blocks, four times hardly more.`
+          : `Twice the capacity would hit ${share(twice)} of the blocks, four times ${share(four)}.`;
   const less = present - half < NOTICEABLE ? ' Half of it would do.' : '';
   return more + less;
 }
