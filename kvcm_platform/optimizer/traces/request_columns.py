@@ -30,6 +30,8 @@ COLUMNS = {
 """The columns of one number a request that the source gives."""
 
 MAX_NAMES = 10_000
+MOST_US = 2**60
+"""Of a time, to either side of 0: sums of two still fit."""
 _CODES = {np.int64: "q", np.int32: "i", np.int8: "b"}
 _FLUSH_REQUESTS = 1 << 14
 _FLUSH_BLOCKS = 1 << 18
@@ -86,7 +88,7 @@ class RequestColumns:
         read_n = len(keys) if request.read_n is None else request.read_n
         if request.input_tokens > _INT32_MAX or request.output_tokens > _INT32_MAX:
             raise ValueError("more tokens than 2^31")
-        if not -(2**61) < request.at_us < 2**61:
+        if not -MOST_US <= request.at_us <= MOST_US:
             raise ValueError("a time out of range")
         if not 0 <= request.skip_n <= read_n <= len(keys) <= _INT32_MAX:
             raise ValueError(f"skips {request.skip_n} and reads {read_n} of {len(keys)} blocks")

@@ -113,7 +113,7 @@ def test_unusable_rows_are_told_and_limited(tmp_path: Path) -> None:
     trace = ingest(tmp_path / "a.parquet", tmp_path / "t")
     assert trace.requests == 1
     assert [(bad.number, bad.reason) for bad in trace.header.bad_lines] == [
-        (2, "at_us is missing"),
+        (2, "at_us is missing or out of range"),
         (3, "keys are missing"),
         (4, "keys are missing"),
         (5, "event is none of turn, read, write"),
