@@ -16,7 +16,7 @@ from ..answers.shape import hit_rate_at
 from ..answers.thinning import thinned
 from ..curve import Events, Touch, Unit
 from ..curves import LruAnalysis, Window, lru_analysis
-from ..report import Line, Report, Scheme, Table, Worth, curves_png, report_html, report_text
+from ..report import Line, Report, Scheme, Table, Worth, curves_png, report_html, report_text, reuse_bars
 from ..report.content import MOST_LINES
 from ..roi import (
     CostModel,
@@ -92,6 +92,7 @@ def _made(
         worth=worth,
         scenarios=tuple(_ranked(found, cost, worth)) if found and cost and worth else (),
         prefixes=hot_prefixes(trace, nodes=options.prefixes),
+        bars=reuse_bars(found.to_json()) if found else (),
         tables=_tables(found, worth) if found else (),
         notes=notes_of(trace),
     )

@@ -1,12 +1,14 @@
 """Reports as files: PNG, standalone HTML, text."""
 
-from .content import Line, Quota, Report, Table, Worth
+from .bars import reuse_bars
+from .content import Bars, Line, Quota, Report, Table, Worth
 from .html import report_html
 from .palette import Scheme
 from .picture import curves_png
 from .text import report_text, table_text
 
 __all__ = [
+    "Bars",
     "Line",
     "Quota",
     "Report",
@@ -16,5 +18,6 @@ __all__ = [
     "curves_png",
     "report_html",
     "report_text",
+    "reuse_bars",
     "table_text",
 ]

@@ -81,8 +81,10 @@ def capacity_axis(lines: Sequence[Line], *, block_bytes: float | None, quota: Qu
     if not shown:
         raise invalid("curves", "no capacity is above 0")
     low, high = min(shown), max(shown)
-    if all(is_dense(curve) for curve in curves):
-        low = max(low, min(place or high, high / WIDEST))
+    asked = [axis.positions(curve) for curve in curves if not is_dense(curve)]
+    if len(asked) < len(curves):
+        firsts = [float(positions[positions > 0].min(initial=high)) for positions in asked]
+        low = max(low, min(place or high, high / WIDEST, *firsts))
     if high <= low:
         low, high = low / 2, high * 2
     return CapacityAxis(in_bytes, size, low, high)

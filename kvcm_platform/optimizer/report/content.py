@@ -53,6 +53,17 @@ class Table:
 
 
 @dataclass(frozen=True, slots=True)
+class Bars:
+    """A histogram: `counts[k]` of values above `edges[k - 1]` up to `edges[k]`. `unit` is us, or a word."""
+
+    title: str
+    edges: tuple[int, ...]
+    counts: tuple[int, ...]
+    unit: str
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Report:
     """`facts` are pairs of a name and a value; `made_at` is printed as it is."""
 
@@ -65,6 +76,7 @@ class Report:
     worth: Worth | None = None
     scenarios: tuple[Scenario, ...] = ()
     prefixes: HotPrefixes | None = None
+    bars: tuple[Bars, ...] = ()
     tables: tuple[Table, ...] = ()
     notes: tuple[str, ...] = ()
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 
+from .bars import bars_svg, bars_table
 from .content import Report
 from .palette import PALETTES, Scheme
 from .svg import hit_rate_svg, worth_svg
@@ -42,6 +43,7 @@ def report_html(report: Report) -> str:
         worth_summary=worth_sentences(worth) if worth else [],
         worth_points=worth_table(worth) if worth else None,
         tiers=tiers_table(worth) if worth else None,
+        bars=[(one, bars_svg(one), bars_table(one)) for one in report.bars if sum(one.counts)],
         tables=tables,
         notes=note_lines(report),
     )

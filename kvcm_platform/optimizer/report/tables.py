@@ -23,26 +23,40 @@ _PREFIX_ROWS = 40
 
 
 def points_table(lines: Sequence[Line], block_bytes: float | None) -> Table:
-    """Hit rates of all lines at capacities of the first; of the others the last point within each."""
+    """Hit rates of all lines that have the first one's unit, at capacities of the one with the fewest points.
+
+    A line's rate is that of its last point within the capacity.
+    """
     first = lines[0].curve
-    found = knee(first)
-    least = int(first.capacities[-1]) // WIDEST if is_dense(first) else 0
-    begin = int(np.searchsorted(first.capacities, least))
-    shown = [i for i in spread(first, 2 * _ROWS, keep=[found.index] if found else []) if i >= begin]
-    sizes = bytes_or_none(first, block_bytes)
+    base = min((line.curve for line in lines if _comparable(first, line.curve)), key=_point_count)
+    found = knee(base)
+    least = int(base.capacities[-1]) // WIDEST if is_dense(base) else 0
+    begin = int(np.searchsorted(base.capacities, least))
+    shown = [i for i in spread(base, 2 * _ROWS, keep=[found.index] if found else []) if i >= begin]
+    sizes = bytes_or_none(base, block_bytes)
     rows = []
     for index in shown:
-        capacity = int(first.capacities[index])
-        row = [capacity_text(first, capacity)]
+        capacity = int(base.capacities[index])
+        row = [capacity_text(base, capacity)]
         row.append("" if sizes is None else sized(round(float(sizes[index]))))
-        for line in lines:
-            comparable = _comparable(first, line.curve)
-            row.append(f"{hit_rate_at(line.curve, capacity):.2%}" if comparable else "–")
-        row += [f"{first.token_hit_rate[index]:.2%}", f"{int(first.full_hit_requests[index]):,}"]
+        row += [_rate_at(line.curve, first, capacity) for line in lines]
+        place = index_at(first, capacity)
+        row.append(f"{first.token_hit_rate[place]:.2%}" if place >= 0 else "–")
+        row.append(f"{int(first.full_hit_requests[place]):,}" if place >= 0 else "–")
         rows.append(tuple(row))
     names = tuple(line.label for line in lines)
-    columns = ("capacity", "size", *names, f"tokens, {names[0]}", "requests hit whole")
+    columns = ("capacity", "size", *names, f"tokens, {names[0]}", f"whole requests, {names[0]}")
     return Table("Hit rate by capacity", columns, tuple(rows), (True,) * len(columns))
+
+
+def _point_count(curve: Curve) -> int:
+    return len(curve.capacities)
+
+
+def _rate_at(curve: Curve, first: Curve, capacity: int) -> str:
+    """A dash where the curve has no point so low, or another unit."""
+    known = _comparable(first, curve) and index_at(curve, capacity) >= 0
+    return f"{hit_rate_at(curve, capacity):.2%}" if known else "–"
 
 
 def curve_sentences(report: Report) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from .bars import bars_table
 from .content import Report, Table
 from .tables import (
     curve_sentences,
@@ -44,6 +45,7 @@ def report_text(report: Report) -> str:
         tables.insert(0, prefix_table(report.prefixes))
     if report.scenarios:
         tables.insert(0, scenario_table(report.scenarios, worth.roi.cost.currency if worth else ""))
+    tables += [bars_table(bars) for bars in report.bars if sum(bars.counts)]
     for table in tables:
         parts += ["", f"{table.title}{f' ({table.note})' if table.note else ''}", table_text(table)]
     parts += ["", *note_lines(report)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -139,17 +139,18 @@ def _shared(
     curves: Mapping[str, Curve], cost: CostModel, capacity: int, block_bytes: float | None
 ) -> list[Scenario]:
     total = sum(max(1, curve.distinct_bytes or curve.distinct_blocks) for curve in curves.values())
+    shares = _bandwidth_shares(curves, cost, capacity, block_bytes)
     found = []
     for name, curve in curves.items():
-        index = int(np.searchsorted(curve.capacities, capacity, side="right")) - 1
+        index = index_within(curve, capacity)
         if not curve.span_us:
             found.append(_unknown(name, curve))
             continue
-        part = max(1, curve.distinct_bytes or curve.distinct_blocks) / total
-        worth = roi(curve, cost, block_bytes=block_bytes)
         if index < 0:
             found.append(_scenario(name, curve, cost, 0.0, 0.0, 0.0, 0.0))
             continue
+        part = max(1, curve.distinct_bytes or curve.distinct_blocks) / total
+        worth = roi(curve, _with_bandwidths(cost, shares[name]), block_bytes=block_bytes)
         found.append(
             _scenario(
                 name,
@@ -162,6 +163,35 @@ def _shared(
             )
         )
     return found
+
+
+def index_within(curve: Curve, capacity: int) -> int:
+    """The last point within a capacity, -1 where all are larger."""
+    return int(np.searchsorted(curve.capacities, capacity, side="right")) - 1
+
+
+def _bandwidth_shares(
+    curves: Mapping[str, Curve], cost: CostModel, capacity: int, block_bytes: float | None
+) -> dict[str, Float64]:
+    """By part, of each tier's bandwidth: as its hits are of all hits there."""
+    needed = {}
+    for name, curve in curves.items():
+        index = index_within(curve, capacity)
+        needed[name] = np.zeros(len(cost.tiers))
+        if curve.span_us and index >= 0:
+            tiers = roi(curve, cost, block_bytes=block_bytes).tiers
+            needed[name] = np.array([share.needed_bytes_per_second[index] for share in tiers])
+    total = np.maximum(1e-300, sum(needed.values(), np.zeros(len(cost.tiers))))
+    return {name: one / total for name, one in needed.items()}
+
+
+def _with_bandwidths(cost: CostModel, shares: Float64) -> CostModel:
+    """A tier whose bandwidth is not known, or that the part reads nothing from, stays as it is."""
+    tiers = tuple(
+        replace(tier, bandwidth_bytes_per_second=tier.bandwidth_bytes_per_second * (float(share) or 1.0))
+        for tier, share in zip(cost.tiers, shares, strict=True)
+    )
+    return replace(cost, tiers=tiers)
 
 
 def _scenario(

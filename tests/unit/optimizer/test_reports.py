@@ -14,8 +14,9 @@ from matplotlib.image import imread
 
 from kvcm_platform.core.errors import DomainError
 from kvcm_platform.optimizer.answers.hot_prefixes import hot_prefixes
-from kvcm_platform.optimizer.curve import Curve
+from kvcm_platform.optimizer.curve import Curve, Unit
 from kvcm_platform.optimizer.report import (
+    Bars,
     Line,
     Quota,
     Report,
@@ -25,9 +26,12 @@ from kvcm_platform.optimizer.report import (
     curves_png,
     report_html,
     report_text,
+    reuse_bars,
 )
 from kvcm_platform.optimizer.report.axis import capacity_axis, money_ticks, rate_ticks
+from kvcm_platform.optimizer.report.bars import bars_svg, doublings
 from kvcm_platform.optimizer.report.svg import hit_rate_svg
+from kvcm_platform.optimizer.report.tables import points_table
 from kvcm_platform.optimizer.roi import GIB, PRESETS, CostModel, best_capacity, rank, roi
 from tests.support.optimizer_traces import Turn, trace_of
 
@@ -132,6 +136,25 @@ def test_a_report_says_what_the_curves_say(form: object) -> None:
         assert words in text
 
 
+def test_rows_are_where_all_lines_have_points() -> None:
+    table = points_table(
+        [
+            Line("lru", curve(range(1, 101), range(1, 101), blocks=200)),
+            Line("fifo", curve([10, 50], [4, 30], blocks=200)),
+            Line("late", curve([50], [60], blocks=200)),
+            Line("bytes", curve([10, 50], [4, 30], blocks=200, unit=Unit.BYTES)),
+        ],
+        None,
+    )
+    assert [row[0] for row in table.rows] == ["50 blocks"]
+    assert table.rows[0][2:6] == ("25.00%", "15.00%", "30.00%", "–")
+    few = points_table(
+        [Line("lru", curve(range(1, 101), range(1, 101))), Line("fifo", curve([10, 50], [4, 30]))], None
+    )
+    assert [row[2:4] for row in few.rows] == [("10.00%", "4.00%"), ("50.00%", "30.00%")]
+    assert points_table([Line("a", curve([5], [1])), Line("b", curve([9], [1]))], None).rows[0][3] == "–"
+
+
 @pytest.mark.parametrize("scheme", list(Scheme))
 def test_pictures_have_the_size_asked_for_and_the_colours_of_the_scheme(scheme: Scheme) -> None:
     png = curves_png(
@@ -194,6 +217,21 @@ def test_a_report_without_hits_or_worth_is_a_report() -> None:
     assert "No capacity saves what it costs" in report_html(bare)
     assert report_text(replace(bare, worth=None)).startswith("nothing\n")
     assert "How it was counted" in report_html(Report("no curve at all", ()))
+
+
+def test_bars_are_doublings_of_the_value() -> None:
+    # Above 0 up to 1, up to 2, up to 3, 4, 5, 8, 9.
+    bars = Bars("uses", (1, 2, 3, 4, 5, 8, 9), (10, 20, 3, 4, 50, 6, 7), "uses")
+    assert doublings(bars) == [("1", 10), ("2", 20), ("4", 7), ("8", 56), ("16", 7)]
+    drawn = bars_svg(bars)
+    heights = [float(height) for height in re.findall(r'class="bar"[^>]*height="([\d.]+)"', drawn)]
+    assert len(heights) == 5
+    assert [height / heights[0] for height in heights] == pytest.approx([1, 2, 0.7, 5.6, 0.7], abs=0.05)
+
+    times = Bars("time", (0, 1_000_000, 60_000_000), (1, 2, 3), "us")
+    assert doublings(times)[0] == ("131 ms", 1)
+    assert sum(count for _, count in doublings(times)) == 6
+    assert reuse_bars({"reuse_time": {"edges": [1], "counts": [0]}, "reuse_distance": None}) == ()
 
 
 @pytest.mark.parametrize(

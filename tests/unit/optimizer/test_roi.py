@@ -192,6 +192,18 @@ def test_a_shared_cache_is_paid_by_distinct_bytes() -> None:
     assert [found.is_worth for found in ranked] == [True, False]
 
 
+def test_parts_of_a_shared_cache_share_its_bandwidth() -> None:
+    curves = {name: curve([100], [hits], block_bytes=GIB) for name, hits in (("a", 30), ("b", 60))}
+    # 90 GiB in an hour are asked for and 60 of them delivered: two thirds of each one's hits.
+    tier = StorageTier("disk", 0.0, bandwidth_bytes_per_second=60 * GIB / 3600)
+    alone = rank(curves, costs(StorageTier("disk", 0.0)), shared_capacity=100)
+    shared = rank(curves, costs(tier), shared_capacity=100)
+
+    assert [found.name for found in shared] == ["b", "a"]
+    for limited, free in zip(shared, alone, strict=True):
+        assert limited.saved_money_month == pytest.approx(free.saved_money_month * 2 / 3)
+
+
 def test_ttl_is_valued_by_what_it_holds_on_average() -> None:
     ttl = curve([60_000_000], [10], block_bytes=GIB, policy="ttl", series={"mean_resident": [7.5]})
     assert (roi(ttl, costs()).capacity_bytes / GIB).tolist() == [7.5]
