@@ -7,7 +7,7 @@ from typing import Any
 from apps.optimizer_reports.models import OptimizerJob, OptimizerRun, OptimizerTrace
 
 _TRACE = (
-    *("id", "name", "note", "source", "state", "format", "format_wanted", "options", "capture", "added_by"),
+    *("id", "name", "note", "source", "state", "format", "format_wanted", "options", "added_by"),
     *("added_at", "ready_at", "file_name", "file_bytes", "sha256", "stored_bytes", "progress", "reason"),
     *("bad_line_count", "requests", "blocks", "distinct_blocks", "input_tokens", "output_tokens"),
     *("starts_at",),
@@ -26,6 +26,7 @@ def trace_shown(trace: OptimizerTrace) -> dict[str, Any]:
     """The members of a list; `TraceOutput` describes them."""
     return {
         **{name: getattr(trace, name) for name in _TRACE},
+        "capture": _capture(trace),
         "span_seconds": trace.span_us / 1e6,
         "instance_count": len(trace.instances),
         "type_count": len(trace.types),
@@ -35,6 +36,13 @@ def trace_shown(trace: OptimizerTrace) -> dict[str, Any]:
             count for kind, count in trace.details.get("events", {}).items() if kind != "turn"
         ),
     }
+
+
+def _capture(trace: OptimizerTrace) -> dict[str, Any] | None:
+    """All but what the writer of the file keeps for itself."""
+    if trace.capture is None:
+        return None
+    return {name: value for name, value in trace.capture.items() if name != "state"}
 
 
 def trace_detail(trace: OptimizerTrace) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from apps.common.schedules import Schedule
 
+CAPTURES_TASK = "apps.optimizer_reports.tasks.write_captures"
 ESTIMATES_TASK = "apps.optimizer_reports.tasks.follow_traffic"
 RESUME_TASK = "apps.optimizer_reports.tasks.resume_optimizer"
 KEEP_TASK = "apps.optimizer_reports.tasks.keep_optimizer"
@@ -13,6 +14,12 @@ SCHEDULES = [
         task=ESTIMATES_TASK,
         every_seconds=5,
         description="Online estimate of the hit rates at other capacities, from sampled calls.",
+    ),
+    Schedule(
+        name="Write captures",
+        task=CAPTURES_TASK,
+        every_seconds=3,
+        description="Brings captured calls from Redis into the files of their traces.",
     ),
     Schedule(
         name="Go on with the optimizer",

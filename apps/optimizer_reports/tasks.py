@@ -9,10 +9,17 @@ from django.conf import settings
 
 from apps.common.queue import OPTIMIZER_TASK
 from apps.common.redis_client import index_client
-from apps.optimizer_reports.schedules import ESTIMATES_TASK, KEEP_TASK, RESUME_TASK, SAVINGS_TASK
+from apps.optimizer_reports.schedules import (
+    CAPTURES_TASK,
+    ESTIMATES_TASK,
+    KEEP_TASK,
+    RESUME_TASK,
+    SAVINGS_TASK,
+)
 from apps.optimizer_reports.services import optimizer_keep, optimizer_resume, optimizer_work
 from apps.optimizer_reports.services.cost_models import cost_model_seed
 from apps.optimizer_reports.services.estimates import estimates_follow, estimates_stop
+from apps.optimizer_reports.services.live_captures import captures_follow
 from apps.optimizer_reports.services.savings_fold import savings_fold
 from apps.optimizer_reports.services.savings_publish import savings_publish
 
@@ -52,3 +59,8 @@ def follow_traffic() -> dict[str, int]:
         return estimates_follow(client=client)
     estimates_stop(client=client)
     return {}
+
+
+@shared_task(name=CAPTURES_TASK, time_limit=60, soft_time_limit=50, ignore_result=True)
+def write_captures() -> dict[str, int]:
+    return captures_follow(client=index_client())

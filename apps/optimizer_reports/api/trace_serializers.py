@@ -9,6 +9,7 @@ from rest_framework import serializers
 from apps.common.api.strict import StrictSerializer
 from apps.optimizer_reports.choices import TRACE_SOURCES, TRACE_STATES
 from apps.optimizer_reports.services import TraceWish
+from apps.optimizer_reports.services.live_captures import USUAL_BYTES
 
 
 class ReadingFields(StrictSerializer):
@@ -48,6 +49,16 @@ class TraceGenerateInput(StrictSerializer):
     seed = serializers.IntegerField(default=0)
     instances = serializers.IntegerField(default=1)
     block_bytes = serializers.IntegerField(default=0)
+
+
+class TraceCaptureInput(StrictSerializer):
+    """Live traffic of some instances, for a while or until the packed file has `max_bytes`."""
+
+    name = serializers.CharField(required=False, allow_blank=True, default="", max_length=128)
+    note = serializers.CharField(required=False, allow_blank=True, default="", max_length=4000)
+    instances = serializers.ListField(child=serializers.CharField(), max_length=1000)
+    seconds = serializers.IntegerField()
+    max_bytes = serializers.IntegerField(default=USUAL_BYTES)
 
 
 class NameNoteInput(StrictSerializer):

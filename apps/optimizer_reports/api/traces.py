@@ -19,10 +19,12 @@ from rest_framework.parsers import MultiPartParser
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from apps.common.redis_client import index_client
 from apps.optimizer_reports.api.filters import TraceFilter
 from apps.optimizer_reports.api.trace_serializers import (
     NameNoteInput,
     ReadingFields,
+    TraceCaptureInput,
     TraceDetail,
     TraceGenerateInput,
     TraceOutput,
@@ -36,6 +38,8 @@ from apps.optimizer_reports.presentation import trace_detail, trace_shown
 from apps.optimizer_reports.selectors.traces import trace_get, trace_list
 from apps.optimizer_reports.services import (
     GenerateWish,
+    capture_begin,
+    capture_end,
     trace_add,
     trace_generate,
     trace_read_again,
@@ -108,6 +112,23 @@ class TraceViewSet(viewsets.GenericViewSet):
         data.is_valid(raise_exception=True)
         trace = trace_generate(acting=request.actor, wish=GenerateWish(**data.validated_data))
         return _detail(trace, status=201)
+
+    @extend_schema(request=TraceCaptureInput, responses={201: TraceDetail})
+    @action(detail=False, methods=["post"], **_PLAIN)
+    def capture(self, request: Request) -> Response:
+        """Capture live traffic; the trace is read when that is over."""
+        data = TraceCaptureInput(data=request.data)
+        data.is_valid(raise_exception=True)
+        values = dict(data.validated_data)
+        ids = values.pop("instances")
+        trace = capture_begin(acting=request.actor, client=index_client(), instance_ids=ids, **values)
+        return _detail(trace, status=201)
+
+    @extend_schema(request=None, responses=TraceDetail)
+    @action(detail=True, methods=["post"], url_path="end-capture", **_PLAIN)
+    def end_capture(self, request: Request, pk: str) -> Response:
+        """End a capture before its time; what was captured is read within seconds."""
+        return _detail(capture_end(acting=request.actor, trace_id=int(pk)))
 
     @extend_schema(request=NameNoteInput, responses=TraceDetail)
     def partial_update(self, request: Request, pk: str) -> Response:

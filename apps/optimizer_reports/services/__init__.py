@@ -1,6 +1,7 @@
 """Changes of traces and runs, and the work behind them."""
 
 from .captures import capture_file, capture_row_begin, capture_row_end, capture_row_note
+from .live_captures import capture_begin, capture_end
 from .rounds import optimizer_work
 from .runs import (
     RunEstimate,
@@ -30,6 +31,8 @@ __all__ = [
     "RunEstimate",
     "RunWish",
     "TraceWish",
+    "capture_begin",
+    "capture_end",
     "capture_file",
     "capture_row_begin",
     "capture_row_end",
