@@ -13,8 +13,9 @@ Only prefix matches are used: other lookups, and events that are no requests, ar
 
 from __future__ import annotations
 
+import heapq
 from array import array
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,6 +31,9 @@ UNFINISHED_US = 100_000
 LONGEST_WRITE_US = 1_800_000_000
 """The longest timeout of a write session: one older than that will not be finished any more."""
 MAX_PENDING = 1 << 16
+LATEST_US = 5_000_000
+"""Metadata processes tell a capture five times a second, and now and then one is slow."""
+MAX_WAITING_KEYS = 1 << 22
 CAPTURE_MEMBER = "kvcm_capture"
 CAPTURE_VERSION = 1
 
@@ -45,29 +49,65 @@ class _Write:
 
 
 def read_publisher_log(lines: Lines, options: ReadOptions) -> Iterator[SourceRequest]:
-    log = _EventLog(options, as_turns=bool(options.as_turns))
-    for _, requests in json_objects(lines, options.bad_lines, log.read):
-        yield from requests
-    yield from log.end()
+    yield from _read(lines, options, _EventLog(options, as_turns=bool(options.as_turns)))
 
 
 def read_capture(lines: Lines, options: ReadOptions) -> Iterator[SourceRequest]:
     """A header line, then a publisher log with `input_tokens` where the caller said the tokens of the prompt.
 
-    What is captured twice over (a header in the middle, from a capture that was continued) is one trace.
+    Another header in the middle, of a capture that was continued, is read too.
     """
     as_turns = options.as_turns is None or options.as_turns
-    log = _EventLog(options, as_turns=as_turns)
+    yield from _read(lines, options, _EventLog(options, as_turns=as_turns))
 
-    def parse(number: int, record: dict[str, Any]) -> list[SourceRequest]:
-        if CAPTURE_MEMBER not in record:
-            return log.read(number, record)
-        _read_capture_header(record, options)
-        return []
 
-    for _, requests in json_objects(lines, options.bad_lines, parse):
+def _read(lines: Lines, options: ReadOptions, log: _EventLog) -> Iterator[SourceRequest]:
+    def parse(_number: int, record: dict[str, Any]) -> tuple[int, dict[str, Any]] | None:
+        if CAPTURE_MEMBER in record:
+            _read_capture_header(record, options)
+            return None
+        members.text(record, "type")
+        return members.whole(record, "trigger_time_us"), record
+
+    for number, record in in_time_order(json_objects(lines, options.bad_lines, parse)):
+        try:
+            requests = log.read(number, record)
+        except (ValueError, TypeError, OverflowError) as error:
+            options.bad_lines.add(number, str(error))
+            continue
         yield from requests
     yield from log.end()
+
+
+def in_time_order(
+    events: Iterable[tuple[int, tuple[int, dict[str, Any]] | None]],
+) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Puts events right that came late: several processes write one log, each a while after the fact.
+
+    What comes more than LATEST_US after something newer stays late, as does what finds no room.
+    """
+    waiting: list[tuple[int, int, dict[str, Any]]] = []
+    newest = keys = 0
+    for number, event in events:
+        if event is None:
+            continue
+        at_us, record = event
+        newest = max(newest, at_us)
+        keys += _size(record)
+        heapq.heappush(waiting, (at_us, number, record))
+        while waiting and (
+            waiting[0][0] < newest - LATEST_US or len(waiting) > MAX_PENDING or keys > MAX_WAITING_KEYS
+        ):
+            _, first, record = heapq.heappop(waiting)
+            keys -= _size(record)
+            yield first, record
+    while waiting:
+        _, first, record = heapq.heappop(waiting)
+        yield first, record
+
+
+def _size(record: dict[str, Any]) -> int:
+    return sum(len(record[name]) for name in ("keys", "tokens") if isinstance(record.get(name), list))
 
 
 def _read_capture_header(record: dict[str, Any], options: ReadOptions) -> None:

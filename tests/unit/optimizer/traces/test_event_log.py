@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+from array import array
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+import zstandard
 
 from kvcm_platform.core.block_keys import chained_block_keys
+from kvcm_platform.index.capture_files import CapturedInstance, header_line, lines_of
+from kvcm_platform.index.request_entries import FINISH, QUERY, START, CapturedEvents
 from kvcm_platform.optimizer.trace import TraceInstance
+from kvcm_platform.optimizer.traces import ingest
+from kvcm_platform.optimizer.traces.lookups import Lookups
+from kvcm_platform.optimizer.traces.readers import event_log
+from kvcm_platform.optimizer.traces.source_request import SourceRequest
 
 from .naive_paths import check_paths
 from .reading import read_lines, rows
@@ -160,6 +169,22 @@ class TestReadsAndWrites:
         first, second = rows(trace)
         assert first[2] == second[2]
 
+    def test_lines_that_came_a_little_late_are_put_in_order(self, tmp_path: Path) -> None:
+        """Several processes write one log: a Finish may stand before its Start."""
+        log = [finish(4_000_000, "a"), get(1, [9]), start(10, [1, 2], "a"), get(5, [1])]
+        trace = read_lines(tmp_path, log)
+        assert [(kind, at - T) for kind, at, *_ in rows(trace)] == [
+            ("READ", 1),
+            ("READ", 5),
+            ("WRITE", 4_000_000),
+        ]
+        much_later = [get(9_000_000, [1]), finish(9_000_001, "a"), get(20_000_000, [1]), start(10, [1], "a")]
+        assert [(kind, at - T) for kind, at, *_ in rows(read_lines(tmp_path, much_later))] == [
+            ("WRITE", 100_010),
+            ("READ", 9_000_000),
+            ("READ", 20_000_000),
+        ]
+
     def test_unusable_lines_are_told(self, tmp_path: Path) -> None:
         log = [
             get(0, [1]),
@@ -210,9 +235,43 @@ class TestTurns:
         ]
         assert self.turns(tmp_path, log) == [(0, [1, 2, 4], 0, 2), (1, [1, 2, 3], 0, 2), (2, [1, 2], 0, 2)]
 
+    def test_a_lookup_may_stand_behind_its_write(self, tmp_path: Path) -> None:
+        log = [start(50, [1, 2, 3], "a"), get(0, [1, 2])]
+        assert self.turns(tmp_path, log) == [(0, [1, 2, 3], 0, 2)]
+
     def test_a_later_lookup_is_not_taken(self, tmp_path: Path) -> None:
         log = [get(9, [1, 2]), start(3, [1, 2], "a")]
         assert self.turns(tmp_path, log) == [(3, [1, 2], 0, 0), (9, [1, 2], 0, 2)]
+
+
+class TestBounds:
+    def test_open_writes_are_closed_when_nobody_can_finish_them(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        hour = 3_600_000_000
+        log = [start(0, [1], "a"), start(hour, [2], "b"), finish(hour + 1, "a"), finish(hour + 2, "b")]
+        trace = read_lines(tmp_path, log)
+        assert [(at - T, keys) for _, at, keys, *_ in rows(trace)] == [(100_000, [1]), (hour + 2, [2])]
+        monkeypatch.setattr(event_log, "MAX_PENDING", 2)
+        log = [start(n, [n], str(n)) for n in range(4)] + [finish(9, "0"), finish(10, "3")]
+        trace = read_lines(tmp_path, log)
+        assert [(at - T, keys) for _, at, keys, *_ in rows(trace)] == [
+            (10, [3]),
+            (100_000, [0]),
+            (100_001, [1]),
+            (100_002, [2]),
+        ]
+
+    def test_lookups_wait_for_half_an_hour_and_not_in_any_number(self) -> None:
+        lookups = Lookups(2, 1_000)
+        requests = [SourceRequest(at, array("q", [at, 1])) for at in (0, 10, 20, 1_015)]
+        assert lookups.add(requests[0]) == []
+        assert lookups.add(requests[1]) == []
+        assert lookups.add(requests[2]) == [requests[0]]
+        assert lookups.add(requests[3]) == [requests[1]]
+        assert lookups.take("instance", array("q", [10, 5]), 2_000) is None
+        assert lookups.take("instance", array("q", [20, 5]), 2_000) is requests[2]
+        assert lookups.rest() == [requests[3]]
 
 
 class TestCapture:
@@ -233,3 +292,23 @@ class TestCapture:
         assert not trace.header.has_partial_blocks
         events = read_lines(tmp_path, log, as_turns=False)
         assert [kind for kind, *_ in rows(events)] == ["READ", "WRITE"]
+
+    def test_what_the_platform_writes_is_read(self, tmp_path: Path) -> None:
+        """Lines of index/capture_files, in two zstd frames as captures grow."""
+        events: list[dict[str, Any]] = [
+            {"t": QUERY, "i": "qwen", "us": T, "n": 2, "m": 1, "q": 2, "h": 0, "k": 40},
+            {"t": START, "i": "qwen", "us": T + 10, "n": 3, "m": None, "s": "a"},
+            {"t": FINISH, "i": "qwen", "us": T + 20, "n": 0, "m": 3, "s": "a"},
+        ]
+        keys = np.array([5, -6, 5, -6, 7], dtype=np.int64)
+        lines = [line for _, line in lines_of(CapturedEvents("process", 0, events, keys))]
+        header = header_line([CapturedInstance("qwen", 16, 4096, "default")])
+        source = tmp_path / "capture"
+        source.write_bytes(zstandard.compress(header) + zstandard.compress(b"".join(lines)))
+        trace = ingest(source, tmp_path / "turns")
+        assert rows(trace) == [("TURN", T, [5, -6, 7], 1, 2)]
+        assert trace.input_tokens.tolist() == [40]
+        assert trace.header.instances == (TraceInstance("qwen", 16, 4096, "default"),)
+        assert trace.header.notes == ()
+        events_of = ingest(source, tmp_path / "events", as_turns=False)
+        assert rows(events_of) == [("READ", T, [5, -6], 1, 2), ("WRITE", T + 20, [5, -6, 7], 0, 0)]
