@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
@@ -17,6 +16,7 @@ from kvcm_platform.optimizer.answers.thinning import thinned
 from kvcm_platform.optimizer.curve import Curve, Unit, curve_from_json
 from kvcm_platform.optimizer.roi import (
     CostModel,
+    Scenario,
     best_of,
     cost_from_json,
     mean_block_bytes,
@@ -73,7 +73,7 @@ def quota_places(spec: AnalysisSpec, found: Found) -> dict[str, Any] | None:
 
 
 def worth_document(found: Found, cost: CostModel, *, points: int = POINTS) -> dict[str, Any]:
-    """Money by capacity of every policy, and which instances and types are worth a cache of their own.
+    """Money by capacity of every policy, and which instances and types are worth their part of the cache.
 
     Raises DomainError where the trace knows no sizes, or has no extent in time.
     """
@@ -87,11 +87,10 @@ def worth_document(found: Found, cost: CostModel, *, points: int = POINTS) -> di
             **roi_to_json(worth, best_of(few, worth)),
             "capacities": [int(value) for value in few.capacities],
         }
-    details = found.details or {}
     return {
         "curves": curves,
-        "by_instance": _ranked(details.get("by_instance"), cost),
-        "by_type": _ranked(details.get("by_type"), cost),
+        "by_instance": [scenario_to_json(one) for one in ranked(found, "by_instance", cost)],
+        "by_type": [scenario_to_json(one) for one in ranked(found, "by_type", cost)],
     }
 
 
@@ -101,9 +100,19 @@ def _best_place(curve: Curve, cost: CostModel) -> list[int]:
     return [] if index < 0 else [index]
 
 
-def _ranked(parts: Mapping[str, Any] | None, cost: CostModel) -> list[dict[str, Any]]:
-    curves = {name: curve_from_json(data) for name, data in (parts or {}).items()}
-    return [scenario_to_json(scenario) for scenario in rank(curves, cost)] if curves else []
+def ranked(found: Found, by: str, cost: CostModel) -> list[Scenario]:
+    """Instances (`by_instance`) or types (`by_type`): their curves are parts of one LRU cache and are ranked
+    within it, at the capacity that is worth most for all of them together (the largest where none is).
+
+    Raises as `roi`.
+    """
+    parts, total = (found.details or {}).get(by), found.curves.get("lru")
+    if not parts or total is None or not len(total.capacities):
+        return []
+    best = best_of(total, roi(total, cost))
+    capacity = best.capacity if best.index >= 0 else int(total.capacities[-1])
+    curves = {name or "(none)": curve_from_json(data) for name, data in parts.items()}
+    return rank(curves, cost, shared_capacity=capacity)
 
 
 def _worth(spec: AnalysisSpec, found: Found, notes: list[str]) -> dict[str, Any] | None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kvcm_platform.core.errors import DomainError, invalid
-from kvcm_platform.optimizer.analysis.document import ordered, quota_places
+from kvcm_platform.optimizer.analysis.document import ordered, quota_places, ranked
 from kvcm_platform.optimizer.analysis.results import BOUND, Found, curve_label
 from kvcm_platform.optimizer.analysis.spec import AnalysisSpec
 from kvcm_platform.optimizer.answers.export import curves_csv
@@ -23,9 +23,10 @@ from kvcm_platform.optimizer.report import (
     Worth,
     curves_png,
     report_html,
+    reuse_bars,
 )
 from kvcm_platform.optimizer.report.content import MOST_LINES
-from kvcm_platform.optimizer.roi import best_of, cost_from_json, rank, roi
+from kvcm_platform.optimizer.roi import Scenario, best_of, cost_from_json, roi
 
 _POINTS = 800
 _WINDOWS_SHOWN = 48
@@ -75,6 +76,7 @@ def run_html(run: PrintedRun) -> str:
             worth=worth,
             scenarios=_scenarios(run, worth),
             prefixes=_prefixes(run.found.prefixes),
+            bars=reuse_bars(run.found.details or {}),
             tables=_tables(run.found),
             notes=tuple(notes),
         )
@@ -119,12 +121,12 @@ def _worth(run: PrintedRun, notes: list[str]) -> Worth | None:
     return None
 
 
-def _scenarios(run: PrintedRun, worth: Worth | None) -> tuple[Any, ...]:
-    if worth is None or not run.found.details:
+def _scenarios(run: PrintedRun, worth: Worth | None) -> tuple[Scenario, ...]:
+    """Instances, or types where there is one instance only."""
+    if worth is None:
         return ()
-    parts = run.found.details.get("by_instance") or run.found.details.get("by_type") or {}
-    curves = {name or "(none)": curve_from_json(data) for name, data in parts.items()}
-    return tuple(rank(curves, worth.roi.cost)) if curves else ()
+    found = ranked(run.found, "by_instance", worth.roi.cost)
+    return tuple(found if len(found) > 1 else ranked(run.found, "by_type", worth.roi.cost))
 
 
 def _prefixes(data: Mapping[str, Any] | None) -> HotPrefixes | None:

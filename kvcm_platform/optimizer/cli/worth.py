@@ -88,7 +88,9 @@ def scenarios_of(options: argparse.Namespace, trace: Trace, cost: CostModel, by:
     with bar(options, by) as told:
         for done, name in enumerate(names):
             part = select(trace, instances=[name]) if is_instance else select(trace, types=[name])
-            curves[name or "(no type)"] = lru_curve(part, touch=Touch(options.touch), unit=Unit(options.unit))
+            curve = lru_curve(part, touch=Touch(options.touch), unit=Unit(options.unit))
+            # A part may be asked for in a short time of the trace only: its month is that of the whole.
+            curves[name or "(no type)"] = replace(curve, span_us=trace.span_us)
             told((done + 1) / len(names))
     return rank(curves, cost)
 

@@ -260,6 +260,22 @@ def test_roi_takes_the_size_of_blocks_from_the_model(small: tuple[Path, list[lis
     assert document["scenarios"][0]["net_money_month"] == pytest.approx(best["net_money_month"])
 
 
+def test_a_part_that_is_asked_for_shortly_is_not_taken_for_a_whole_month(run: Run, tmp_path: Path) -> None:
+    """Two types with the same requests, one within a minute and one all day: they save as much a month."""
+    path = tmp_path / "two.jsonl"
+    with path.open("w") as file:
+        for number in range(100):
+            for second, kind in ((number, "rush"), (number * 864, "calm")):
+                keys = [100 if kind == "rush" else 200]
+                record = {"timestamp": second, "hash_ids": keys, "input_length": 16, "output_length": 1}
+                file.write(json.dumps({**record, "chat_id": 1, "parent_chat_id": -1, "type": kind}) + "\n")
+    _, out, _ = run(
+        "roi", "--trace", path, "--model", "qwen3-8b", "--by", "type", "--json", "--format", "bailian"
+    )
+    saved = {one["name"]: one["saved_money_month"] for one in json.loads(out)["scenarios"]}
+    assert saved["rush"] == pytest.approx(saved["calm"]) != 0
+
+
 def test_a_cost_model_may_come_from_a_file(
     small: tuple[Path, list[list[int]]], run: Run, tmp_path: Path
 ) -> None:
