@@ -1,4 +1,4 @@
-"""`python -m tests.bench.at_scale TRACE NAME`: one computation on an ingested trace, alone in a process.
+"""`python -m tests.bench.at_scale TRACE NAME [ROUNDS]`: one computation on an ingested trace, in its own process.
 
 Prints JSON: `cpu_seconds` of each round (the compiled code is warm, the trace's files are not mapped yet in
 the first), and `peak_bytes` of memory of its own, at the worst moment; pages of the trace's files are the
@@ -12,6 +12,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +20,7 @@ import numpy as np
 from kvcm_platform.optimizer import curves
 from kvcm_platform.optimizer.curve import Touch, Unit
 from kvcm_platform.optimizer.generate import Shape, generate
+from kvcm_platform.optimizer.policies import POLICIES, simulate
 from kvcm_platform.optimizer.trace import Trace
 from kvcm_platform.optimizer.traces import open_trace
 
@@ -33,6 +35,11 @@ def capacities(trace: Trace, count: int = 20) -> list[int]:
     return [int(size) for size in np.geomspace(1000, trace.distinct_blocks, count)]
 
 
+def _one_capacity(policy: str, trace: Trace) -> object:
+    """A tenth of the distinct blocks; and the replay without a limit that every simulation has besides."""
+    return simulate(trace, policy, [trace.distinct_blocks // 10])
+
+
 COMPUTATIONS: dict[str, Callable[[Trace], object]] = {
     "curve": curves.lru_curve,
     "curve_20": lambda trace: curves.lru_curve(trace, capacities(trace)),
@@ -42,6 +49,7 @@ COMPUTATIONS: dict[str, Callable[[Trace], object]] = {
     "ttl": curves.ttl_curve,
     "belady_20": lambda trace: curves.belady_curve(trace, capacities(trace)),
     "sampled": lambda trace: curves.sampled_curve(trace, seeds=[1]),
+    **{f"policy_{name}": partial(_one_capacity, name) for name in POLICIES},
 }
 
 
@@ -83,8 +91,9 @@ def main() -> None:
     compute(generate(2_000, shape=SHAPE))
     trace = open_trace(Path(sys.argv[1]))
     cpu_seconds = []
+    rounds = int(sys.argv[3]) if len(sys.argv) > 3 else ROUNDS
     with PeakMemory() as memory:
-        for _ in range(ROUNDS):
+        for _ in range(rounds):
             began = time.thread_time()
             compute(trace)
             cpu_seconds.append(time.thread_time() - began)

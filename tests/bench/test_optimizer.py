@@ -14,6 +14,7 @@ import pytest
 
 from kvcm_platform.optimizer.curves import lru_curve, sampled_curve
 from kvcm_platform.optimizer.generate import generate_into
+from kvcm_platform.optimizer.policies import POLICIES, simulate
 from kvcm_platform.optimizer.traces import ingest, open_trace
 from tests.support.optimizer_traces import SHARED
 
@@ -39,6 +40,8 @@ NAMES = {
     "sampled": "sampled LRU curve, one seed",
 }
 REPLAYS = {"belady_20": 20}
+POLICY_PART = "Policies, the same trace, one capacity, one core"
+POLICY_TARGETS = {"s3_fifo": 15, "sampled_lru": 2.5}
 
 
 @pytest.fixture(scope="module")
@@ -73,6 +76,24 @@ def test_speed_and_memory(folder: Path, report: Report, name: str) -> None:
         # 8 bytes a distinct block and 16 a request (OPTIMIZER.md 6).
         room = (8 * trace.distinct_blocks + 16 * trace.requests) / 2**20
         report.add(PART, f"{NAMES[name]}: peak memory", found["peak_bytes"] / 2**20, "MiB", room)
+
+
+@pytest.mark.parametrize("name", POLICIES)
+def test_speed_of_a_policy(folder: Path, report: Report, name: str) -> None:
+    """Each at one capacity, and the replay without a limit that a simulation has besides."""
+    rounds = 1 if POLICIES[name].is_random else 2
+    run = subprocess.run(
+        [sys.executable, "-m", "tests.bench.at_scale", str(folder), f"policy_{name}", str(rounds)],
+        **{"cwd": ROOT, "capture_output": True, "text": True, "check": True, "timeout": 600},
+    )
+    found = json.loads(run.stdout)
+    blocks = open_trace(folder).blocks
+    report.add(
+        *(POLICY_PART, name, 2 * blocks / median(found["cpu_seconds"]) / 1e6, "M blk/s"),
+        POLICY_TARGETS.get(name, 20),
+        is_floor=True,
+        peak_MiB=found["peak_bytes"] / 2**20,
+    )
 
 
 def test_error_of_a_sample(folder: Path, report: Report) -> None:
@@ -110,3 +131,28 @@ def test_sweep_against_the_reference(tmp_path: Path, report: Report) -> None:
     ):
         times = REFERENCE_SECONDS / seconds
         report.add(SWEEP, name, times, "x reference", target, is_floor=True, ms=seconds * 1000)
+
+
+@pytest.mark.skipif(not SHARED.is_dir(), reason="the shared traces are not here")
+@pytest.mark.parametrize(
+    ("policy", "reference_seconds", "target"),
+    [("lru", 2.76, 40), ("random_lru", 4.46, 3), ("leaf_aware_lru", 3.41, 6)],
+)
+def test_bit_exact_policies_against_the_reference(
+    tmp_path: Path, report: Report, policy: str, reference_seconds: float, target: int
+) -> None:
+    """Its replays alone, recorded on another machine (OPTIMIZER.md 3); ours with the one without a limit."""
+    trace = ingest(SHARED / "mooncake_conversation_trace.jsonl", tmp_path / "trace")
+    sizes = [int(size) for size in np.geomspace(100, 182_790, 20)]
+    simulate(trace, f"compat:{policy}", sizes[:1])
+    seconds = []
+    for _ in range(5):
+        began = time.process_time()
+        simulate(trace, f"compat:{policy}", sizes)
+        seconds.append(time.process_time() - began)
+    report.add(
+        *(SWEEP, f"the reference's {policy}, bit for bit", reference_seconds / median(seconds)),
+        *("x reference", target),
+        is_floor=True,
+        ms=median(seconds) * 1000,
+    )

@@ -49,10 +49,17 @@ _ALL = (
         parameters=MappingProxyType({"samples": 16}),
     ),
     KnownPolicy("leaf_lru", "Evicts the least recent block that no resident block hangs on"),
-    KnownPolicy("compat:lru", "The reference simulator's lru, bit for bit", is_compatible=True),
-    KnownPolicy("compat:random_lru", "The reference simulator's random_lru, bit for bit", is_compatible=True),
-    KnownPolicy(
-        "compat:leaf_aware_lru", "The reference simulator's leaf_aware_lru, bit for bit", is_compatible=True
+    *(
+        KnownPolicy(
+            f"compat:{name}",
+            f"The reference simulator's {name}, bit for bit",
+            is_compatible=True,
+            has_holes=True,
+            parameters=MappingProxyType(
+                {"eviction_mode": 1, "batch_size": 100, "sample_rate": 0.1, "used_percentage": 1.0}
+            ),
+        )
+        for name in ("lru", "random_lru", "leaf_aware_lru")
     ),
 )
 
