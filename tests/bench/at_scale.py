@@ -1,4 +1,4 @@
-"""`python -m tests.bench.at_scale TRACE NAME [ROUNDS]`: one computation on an ingested trace, in its own process.
+"""`python -m tests.bench.at_scale TRACE NAME [ROUNDS]`: one computation on a trace, alone in a process.
 
 Prints JSON: `cpu_seconds` of each round (the compiled code is warm, the trace's files are not mapped yet in
 the first), and `peak_bytes` of memory of its own, at the worst moment; pages of the trace's files are the
