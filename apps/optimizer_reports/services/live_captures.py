@@ -50,7 +50,7 @@ MOST_INSTANCES = 200
 MOST_SECONDS = 86_400
 LEAST_BYTES, MOST_BYTES = 1 << 20, 16 << 30
 USUAL_BYTES = 1 << 30
-"""Of the file, packed: about 400 million blocks."""
+"""Of the file, packed: lookups and writes of about 150 million blocks."""
 SETTLE_MS = 3000
 """After its end, until every process has told what it had noted."""
 GIVE_UP_MS = 600_000
