@@ -76,7 +76,7 @@ def run_html(run: PrintedRun) -> str:
             worth=worth,
             scenarios=_scenarios(run, worth),
             prefixes=_prefixes(run.found.prefixes),
-            bars=reuse_bars(run.found.details or {}),
+            bars=reuse_bars(run.found.details or {}, run.spec.unit),
             tables=_tables(run.found),
             notes=tuple(notes),
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from ..answers.export import curves_csv
-from ..report import Report, Scheme, curves_png, report_html
+from ..report import Report, Scheme, curves_png, report_html, span_text
 from ..trace import Trace
 from .console import write_file
 
@@ -35,7 +35,7 @@ def facts_of(trace: Trace) -> tuple[tuple[str, str], ...]:
         ("requests", f"{trace.requests:,}"),
         ("blocks", f"{trace.blocks:,}"),
         ("distinct blocks", f"{trace.distinct_blocks:,}"),
-        ("span", f"{trace.span_us / 3.6e9:.3g} h"),
+        ("span", span_text(trace.span_us)),
         ("instances", f"{len(header.instances):,}"),
         ("tokens of a block", ", ".join(str(size) for size in sizes[:5])),
     ]

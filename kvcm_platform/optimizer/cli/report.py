@@ -92,7 +92,7 @@ def _made(
         worth=worth,
         scenarios=tuple(_ranked(found, cost, worth)) if found and cost and worth else (),
         prefixes=hot_prefixes(trace, nodes=options.prefixes),
-        bars=reuse_bars(found.to_json()) if found else (),
+        bars=reuse_bars(found.to_json(), options.unit) if found else (),
         tables=_tables(found, worth) if found else (),
         notes=notes_of(trace),
     )

@@ -1,5 +1,6 @@
 """Reports as files: PNG, standalone HTML, text."""
 
+from .axis import span_text
 from .bars import reuse_bars
 from .content import Bars, Line, Quota, Report, Table, Worth
 from .html import report_html
@@ -19,5 +20,6 @@ __all__ = [
     "report_html",
     "report_text",
     "reuse_bars",
+    "span_text",
     "table_text",
 ]

@@ -154,3 +154,14 @@ def short(value: float) -> str:
         if abs(value) >= size * 0.9995:
             return f"{value / size:.3g}{letter}"
     return f"{value:.3g}"
+
+
+_TIMES = ((86_400e6, "d"), (3_600e6, "h"), (60e6, "min"), (1e6, "s"), (1e3, "ms"))
+
+
+def span_text(microseconds: float) -> str:
+    """In the largest unit of which there is one, to three digits."""
+    for size, name in _TIMES:
+        if microseconds >= size:
+            return f"{microseconds / size:.3g} {name}"
+    return f"{microseconds:.3g} us"

@@ -7,7 +7,10 @@ from typing import Any
 
 from markupsafe import Markup
 
-from .axis import rate_ticks, short
+from kvcm_platform.core.sizes import sized
+
+from ..curve import Unit
+from .axis import rate_ticks, short, span_text
 from .content import Bars, Table
 from .svg_parts import LEFT, RIGHT, WIDTH, Frame, picture, rows, tag, text
 
@@ -15,11 +18,13 @@ _HEIGHT = 260
 _LABELS = 14
 _LEAST_TIME = 17
 """As a power of 2 of microseconds: what is sooner is as soon as can be, and clocks of traces are coarse."""
-_TIMES = ((86_400e6, "d"), (3_600e6, "h"), (60e6, "min"), (1e6, "s"), (1e3, "ms"), (1.0, "us"))
 
 
-def reuse_bars(details: Mapping[str, Any]) -> tuple[Bars, ...]:
-    """What `LruAnalysis.to_json` says of reuse: those of its three histograms that hold anything."""
+def reuse_bars(details: Mapping[str, Any], unit: str = Unit.BLOCKS) -> tuple[Bars, ...]:
+    """What `LruAnalysis.to_json` says of reuse: those of its three histograms that hold anything.
+
+    `unit` is that of the analysis' capacities.
+    """
     distance, time, uses = (details.get(name) for name in ("reuse_distance", "reuse_time", "access_counts"))
     found = []
     if distance:
@@ -28,7 +33,7 @@ def reuse_bars(details: Mapping[str, Any]) -> tuple[Bars, ...]:
                 "Capacity that a reused block needs",
                 tuple(distance["edges"]),
                 tuple(distance["counts"]),
-                "blocks",
+                str(unit),
                 "Blocks asked for again, by the capacity that would have kept them.",
             )
         )
@@ -56,10 +61,9 @@ def doublings(bars: Bars) -> list[tuple[str, int]]:
 
 
 def value_text(value: int, unit: str) -> str:
-    if unit != "us":
-        return short(value)
-    size, name = next((size, name) for size, name in _TIMES if value >= size or size == 1.0)
-    return f"{value / size:.3g} {name}"
+    if unit == Unit.BYTES:
+        return sized(value)
+    return span_text(value) if unit == "us" else short(value)
 
 
 def bars_svg(bars: Bars) -> Markup:

@@ -54,7 +54,8 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class Bars:
-    """A histogram: `counts[k]` of values above `edges[k - 1]` up to `edges[k]`. `unit` is us, or a word."""
+    """A histogram: `counts[k]` of values above `edges[k - 1]` up to `edges[k]`. `unit` is us, bytes, or
+    another word."""
 
     title: str
     edges: tuple[int, ...]

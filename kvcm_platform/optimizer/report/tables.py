@@ -15,7 +15,7 @@ from ..answers.shape import capacity_for, gap_to_bound, hit_rate_at, index_at, k
 from ..answers.thinning import spread
 from ..curve import Curve, Unit
 from ..roi import Scenario
-from .axis import WIDEST, is_dense, short
+from .axis import WIDEST, is_dense, short, span_text
 from .content import Line, Quota, Report, Table, Worth
 
 _ROWS = 14
@@ -259,7 +259,7 @@ def note_lines(report: Report) -> list[str]:
             f"{cost.seconds_per_token * 1e6:.3g} us for a token at the start of a prompt and "
             f"{cost.seconds_per_token_position * 1e9:.3g} ns more for each token before it; storage "
             + ", ".join(f"{t.name} {t.price_per_gib_month:g} {cost.currency} a GiB-month" for t in cost.tiers)
-            + f"; the trace of {report.worth.roi.span_seconds / 3600:.3g} h stands for the whole month."
+            + f"; the trace of {span_text(report.worth.roi.span_seconds * 1e6)} stands for the whole month."
         )
     return [*notes, *report.notes]
 

@@ -231,6 +231,8 @@ def test_bars_are_doublings_of_the_value() -> None:
     times = Bars("time", (0, 1_000_000, 60_000_000), (1, 2, 3), "us")
     assert doublings(times)[0] == ("131 ms", 1)
     assert sum(count for _, count in doublings(times)) == 6
+    sizes = reuse_bars({"reuse_distance": {"edges": [GIB], "counts": [5]}}, "bytes")
+    assert doublings(sizes[0]) == [("1 GiB", 5)]
     assert reuse_bars({"reuse_time": {"edges": [1], "counts": [0]}, "reuse_distance": None}) == ()
 
 
