@@ -91,6 +91,11 @@ def test_the_first_key_is_a_keyed_hash_of_the_block(tmp_path: Path) -> None:
     assert trace.key.tolist() == [int.from_bytes(digest[:8], "little", signed=True)]
 
 
+def test_equal_blocks_after_different_ones_have_different_keys(tmp_path: Path) -> None:
+    trace = anonymized(tmp_path, [{"tokens": [1, 1, 2, 2]}, {"tokens": [3, 3, 2, 2]}], block_tokens=2)
+    assert len(set(trace.key.tolist())) == 4
+
+
 def test_texts_are_cut_into_words_or_as_the_caller_says(tmp_path: Path) -> None:
     made = [
         {"prompt": "You are a helpful cat. Say miau"},

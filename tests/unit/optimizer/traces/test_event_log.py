@@ -235,6 +235,10 @@ class TestTurns:
         ]
         assert self.turns(tmp_path, log) == [(0, [1, 2, 4], 0, 2), (1, [1, 2, 3], 0, 2), (2, [1, 2], 0, 2)]
 
+    def test_a_later_lookup_goes_before_a_longer_one(self, tmp_path: Path) -> None:
+        log = [get(0, [1, 2, 3]), get(1, [1, 2]), start(2, [1, 2, 3, 4], "a")]
+        assert self.turns(tmp_path, log) == [(0, [1, 2, 3], 0, 3), (1, [1, 2, 3, 4], 0, 2)]
+
     def test_a_lookup_may_stand_behind_its_write(self, tmp_path: Path) -> None:
         log = [start(50, [1, 2, 3], "a"), get(0, [1, 2])]
         assert self.turns(tmp_path, log) == [(0, [1, 2, 3], 0, 2)]
@@ -270,7 +274,8 @@ class TestBounds:
         assert lookups.add(requests[2]) == [requests[0]]
         assert lookups.add(requests[3]) == [requests[1]]
         assert lookups.take("instance", array("q", [10, 5]), 2_000) is None
-        assert lookups.take("instance", array("q", [20, 5]), 2_000) is requests[2]
+        assert lookups.take("instance", array("q", [20, 5]), 19) is None, "asked later"
+        assert lookups.take("instance", array("q", [20, 5]), 20) is requests[2]
         assert lookups.rest() == [requests[3]]
 
 

@@ -14,7 +14,7 @@ import zstandard
 from kvcm_platform.core.traces import TraceFormat
 from kvcm_platform.core.traces import open_trace as open_for_replay
 from kvcm_platform.optimizer.trace import BadLine, TraceInstance
-from kvcm_platform.optimizer.traces import TraceReadError, ingest, open_trace
+from kvcm_platform.optimizer.traces import TraceReadError, in_order, ingest, open_trace
 
 from .naive_paths import chains_of, check_paths, keys_of, path_ids
 
@@ -90,6 +90,31 @@ class TestSmall:
         assert trace.skip_n.tolist() == [0, 0]
         assert trace.session.tolist() == [-1, -1]
         check_paths(trace)
+
+    @pytest.mark.parametrize(
+        ("blocks", "requests"), [(1 << 20, 1 << 16), (20, 1 << 16), (1 << 20, 7), (1, 1)]
+    )
+    def test_requests_of_one_moment_stay_in_the_order_of_the_file(
+        self, blocks: int, requests: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Through chunks of every size, with chains of every length, none included."""
+        monkeypatch.setattr(in_order, "_CHUNK_BLOCKS", blocks)
+        monkeypatch.setattr(in_order, "_CHUNK_REQUESTS", requests)
+        random = np.random.default_rng(5)
+        made = [
+            {
+                **mooncake(int(random.integers(0, 5)), [int(k) for k in random.integers(0, 3, size=n % 7)]),
+                "output_length": n,
+            }
+            for n in range(3_000)
+        ]
+        trace = ingest(write(tmp_path / "a", made), tmp_path / "t")
+        expected = sorted(made, key=lambda record: record["timestamp"])
+        assert trace.output_tokens.tolist() == [record["output_length"] for record in expected]
+        assert keys_of(trace) == [record["hash_ids"] for record in expected]
+        assert chains_of(trace) == path_ids([(0, record["hash_ids"]) for record in expected])
+        in_order_already = ingest(write(tmp_path / "b", expected), tmp_path / "u")
+        assert chains_of(in_order_already) == chains_of(trace)
 
     def test_packed_by_content_not_by_name(self, tmp_path: Path) -> None:
         raw = write(tmp_path / "raw", [mooncake(n, [1, n]) for n in range(5)]).read_bytes()
