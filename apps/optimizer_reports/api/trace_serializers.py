@@ -22,6 +22,11 @@ class ReadingFields(StrictSerializer):
         default=False, help_text="equal keys of all instances are one block"
     )
     max_bad_lines = serializers.IntegerField(default=100, help_text="more end the reading")
+    as_turns = serializers.BooleanField(
+        default=None,
+        allow_null=True,
+        help_text="reads and writes of an event log become turns, which curves need; null: of captures only",
+    )
 
 
 class TraceUploadInput(ReadingFields):

@@ -54,9 +54,11 @@ class TraceWish:
     block_bytes: int = 0
     one_namespace: bool = False
     max_bad_lines: int = 100
+    as_turns: bool | None = None
+    """Reads and writes of an event log become turns, which curves need; None: those of captures only."""
 
     def options(self) -> dict[str, Any]:
-        names = ("block_tokens", "block_bytes", "one_namespace", "max_bad_lines")
+        names = ("block_tokens", "block_bytes", "one_namespace", "max_bad_lines", "as_turns")
         return {name: getattr(self, name) for name in names}
 
 

@@ -3303,6 +3303,8 @@ export interface components {
              * @default 100
              */
             max_bad_lines: number;
+            /** @description reads and writes of an event log become turns, which curves need; null: of captures only */
+            as_turns?: boolean | null;
         };
         /** @description A new receiver. */
         ReceiverInputRequest: {
@@ -4219,6 +4221,8 @@ export interface components {
              * @default 100
              */
             max_bad_lines: number;
+            /** @description reads and writes of an event log become turns, which curves need; null: of captures only */
+            as_turns?: boolean | null;
             /** Format: binary */
             file: string;
             /** @default  */

@@ -40,6 +40,7 @@ def read_trace(arguments: Mapping[str, Any], tell: Progress) -> dict[str, Any]:
             one_namespace=options.get("one_namespace", False),
             block_tokens=options.get("block_tokens") or None,
             block_bytes=options.get("block_bytes") or None,
+            as_turns=options.get("as_turns"),
             max_bad_lines=options.get("max_bad_lines", 100),
             on_progress=lambda share: tell(share * _COLUMNS_SHARE),
         )

@@ -156,6 +156,12 @@ def _source_options(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--one-namespace", action="store_true", help="all instances share blocks with equal keys"
     )
+    command.add_argument(
+        "--as-turns",
+        action="store_true",
+        default=None,
+        help="reads and writes of an event log become turns, which curves need",
+    )
     command.add_argument("--block-tokens", type=_count, help="tokens of a block, whatever the trace says")
     command.add_argument("--block-bytes", type=_count, help="bytes of a block, likewise")
     command.add_argument("--max-bad-lines", type=_natural, default=100, help="more of them refuse the trace")

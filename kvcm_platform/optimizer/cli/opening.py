@@ -72,6 +72,7 @@ def read(options: argparse.Namespace, source: Path, target: Path) -> Trace:
             one_namespace=options.one_namespace,
             block_tokens=options.block_tokens,
             block_bytes=options.block_bytes,
+            as_turns=options.as_turns,
             max_bad_lines=options.max_bad_lines,
             on_progress=told,
         )
@@ -81,7 +82,7 @@ def read(options: argparse.Namespace, source: Path, target: Path) -> Trace:
 
 def _refuse_reading_options(options: argparse.Namespace) -> None:
     """An ingested trace is as it was read: what would have no effect is not taken in silence."""
-    for name in ("format", "one_namespace", "block_tokens", "block_bytes"):
+    for name in ("format", "one_namespace", "as_turns", "block_tokens", "block_bytes"):
         if getattr(options, name):
             shown = name.replace("_", "-")
             raise invalid(shown, f"{options.trace} is read already; give --{shown} when reading the source")
@@ -99,7 +100,7 @@ def _tell_bad_lines(options: argparse.Namespace, trace: Trace) -> None:
 
 def _cached(source: Path, options: argparse.Namespace) -> Path:
     """Where the columns of this file, read with these options, are kept: by content, not by name."""
-    names = ("one_namespace", "block_tokens", "block_bytes", "max_bad_lines")
+    names = ("one_namespace", "as_turns", "block_tokens", "block_bytes", "max_bad_lines")
     source_format = str(options.format or detect(source))
     asked = [_LAYOUT, source_format, *(getattr(options, name) for name in names)]
     digest = hashlib.sha256(repr(asked).encode())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import hashlib
+import json
 from pathlib import Path
 
 import pytest
@@ -88,6 +89,20 @@ def test_a_source_that_cannot_be_read_says_why_and_can_be_read_otherwise(api: Ap
     work()
     trace = client.get(f"{URL}{made['id']}/").data
     assert trace["state"] == "failed" and "1" in trace["reason"]
+
+
+def test_an_event_log_is_read_as_reads_and_writes_or_as_turns(api: Api, sent: list[str]) -> None:
+    common = {"source": "qwen", "keys": [1, 2], "block_mask": 0}
+    get = {**common, "type": "GetCacheLocation", "trigger_time_us": 10**15, "query_type": "prefix_match"}
+    start = {**common, "type": "StartWriteCache", "trigger_time_us": 10**15 + 1, "write_session_id": "a"}
+    log = b"\n".join(json.dumps(event).encode() for event in (get, start))
+    client = api()
+    trace = ready_trace(client, log)
+    assert (trace["format"], trace["requests"], trace["has_only_turns"]) == ("publisher_log", 2, False)
+    client.post(f"{URL}{trace['id']}/read/", {"as_turns": True})
+    work()
+    trace = client.get(f"{URL}{trace['id']}/").data
+    assert (trace["requests"], trace["blocks"], trace["has_only_turns"]) == (1, 2, True)
 
 
 def test_the_first_bad_line_is_told(api: Api, sent: list[str]) -> None:

@@ -61,6 +61,22 @@ def small(tmp_path: Path) -> tuple[Path, list[list[int]]]:
     return path, chains
 
 
+def test_an_event_log_becomes_turns_where_it_is_asked_for(run: Run, tmp_path: Path) -> None:
+    common = {"source": "qwen", "keys": [1, 2], "block_mask": 0}
+    log = [
+        {**common, "type": "GetCacheLocation", "trigger_time_us": 10**15, "query_type": "prefix_match"},
+        {**common, "type": "StartWriteCache", "trigger_time_us": 10**15 + 1, "write_session_id": "a"},
+    ]
+    path = tmp_path / "events.jsonl"
+    path.write_text("".join(json.dumps(event) + "\n" for event in log))
+    for options, expected in (([], [0, 1, 1]), (["--as-turns"], [1, 0, 0])):
+        code, told, _ = run(
+            "ingest", "--trace", path, "--out", tmp_path / f"t{len(options)}", "--json", *options
+        )
+        events = json.loads(told)["events"]
+        assert (code, [events[kind] for kind in ("turn", "read", "write")]) == (0, expected)
+
+
 @pytest.mark.skipif(not SHARED.is_dir(), reason="the shared traces are not here")
 @pytest.mark.parametrize(
     ("name", "rates", "bound"),
