@@ -12,10 +12,9 @@ import numpy as np
 from kvcm_platform.core.errors import Code, DomainError
 from kvcm_platform.optimizer.analysis.capacities import Sizes, Wish, capacities_resolve, capacity_resolve
 from kvcm_platform.optimizer.analysis.plan import JobPlan, Part, plan_from_json
-from kvcm_platform.optimizer.analysis.results import curves_merge
 from kvcm_platform.optimizer.analysis.spec import AnalysisSpec, spec_from_json
 from kvcm_platform.optimizer.answers.hot_prefixes import hot_prefixes
-from kvcm_platform.optimizer.answers.thinning import at_points, spread, thinned
+from kvcm_platform.optimizer.answers.thinning import at_points, curves_merge, spread, thinned
 from kvcm_platform.optimizer.curve import Curve, Events, Progress, Touch, Unit, curve_to_json
 from kvcm_platform.optimizer.curves import (
     belady_curve,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from ..curve import Curve, Definition, Events, Touch, Unit
 
 _TOUCHES = {
-    Touch.DEEP: "a request uses its deepest block first, so nothing resident is out of reach",
-    Touch.ROOT: "a request uses its first block first, as a plain block cache does",
+    Touch.DEEP: "a request uses its deepest block first",
+    Touch.ROOT: "a request uses its first block first",
 }
 
 

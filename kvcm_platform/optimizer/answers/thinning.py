@@ -1,9 +1,10 @@
-"""Fewer points of a curve, for pictures and answers: no point that is left is changed."""
+"""Fewer points of a curve, and the points of several in one: no point is changed."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -42,4 +43,27 @@ def at_points(curve: Curve, positions: Int64) -> Curve:
             name: values[positions] if len(values) == len(curve.capacities) else values
             for name, values in curve.series.items()
         },
+    )
+
+
+def curves_merge(curves: Sequence[Curve]) -> Curve:
+    """One curve with the capacities of all, of one policy and trace; of equal ones the first counts."""
+    first = curves[0]
+    if len(curves) == 1:
+        return first
+    capacities, at = np.unique(np.concatenate([curve.capacities for curve in curves]), return_index=True)
+
+    def column(name: str) -> Any:
+        return np.concatenate([getattr(curve, name) for curve in curves])[at]
+
+    names = [name for name in first.series if all(name in curve.series for curve in curves)]
+    whole = [name for name in names if all(len(c.series[name]) == len(c.capacities) for c in curves)]
+    return replace(
+        first,
+        capacities=capacities,
+        **{
+            name: column(name)
+            for name in ("hit_blocks", "hit_tokens", "hit_bytes", "hit_token_positions", "full_hit_requests")
+        },
+        series={name: np.concatenate([curve.series[name] for curve in curves])[at] for name in whole},
     )

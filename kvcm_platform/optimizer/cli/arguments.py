@@ -61,6 +61,9 @@ def _curve(commands: _Commands) -> None:
     _capacity_options(command, "default: every capacity, 128 points of each doubling")
     command.add_argument("--ttls", help="for ttl: comma-separated seconds (default: up to the trace's span)")
     command.add_argument("--bound", action="store_true", help="also the clairvoyant bound")
+    command.add_argument(
+        "--tiers", help="two tiers from the same pass: comma-separated pairs of capacities, 512GiB+4TiB"
+    )
     command.add_argument("--quota", help="mark a capacity: blocks, a share or a size")
     _file_options(command)
     command.set_defaults(run="curve.show")

@@ -7,13 +7,15 @@ from dataclasses import replace
 
 from kvcm_platform.core.errors import invalid
 
+from ..analysis.capacities import capacity_resolve
 from ..answers.export import curve_document
 from ..answers.thinning import thinned
 from ..curve import Curve, Touch, Unit
-from ..curves import lru_curve, ttl_curve
-from ..report import Line, Report, report_text
+from ..curves import TierSplit, lru_curve, tier_capacities, tiers, ttl_curve
+from ..report import Line, Report, Table, report_text
+from ..report.tables import capacity_text
 from ..trace import Trace
-from .computing import bound_of, capacities_of, quota_of
+from .computing import bound_of, capacities_of, quota_of, sizes_of
 from .console import bar, print_json, print_text
 from .files import facts_of, notes_of, write_files
 from .opening import opened
@@ -22,8 +24,9 @@ _JSON_POINTS = 4000
 
 
 def show(options: argparse.Namespace) -> None:
-    """With --json one object: `trace` and `curves`, as `answers.export.curve_document` makes them."""
+    """With --json one object: `trace`, `curves` as `answers.export.curve_document` makes them, `tiers`."""
     trace = opened(options)
+    splits = _splits(options, trace)
     lines = [Line(_label(options), _curve(options, trace))]
     if options.bound:
         wanted = capacities_of(options, trace) if options.capacities else None
@@ -33,12 +36,14 @@ def show(options: argparse.Namespace) -> None:
         lines=tuple(lines),
         facts=facts_of(trace),
         quota=quota_of(options, trace),
+        tables=(_split_table(splits, lines[0].curve),) if splits else (),
         notes=notes_of(trace),
     )
     write_files(options, made)
     if options.json:
         documents = [curve_document(line.label, thinned(line.curve, _JSON_POINTS)) for line in lines]
-        print_json({"trace": dict(made.facts), "curves": documents})
+        found = {"tiers": [split.to_json() for split in splits]} if splits else {}
+        print_json({"trace": dict(made.facts), "curves": documents, **found})
     else:
         print_text(report_text(replace(made, title=trace.header.name)))
 
@@ -68,3 +73,57 @@ def _ttl(options: argparse.Namespace, trace: Trace) -> Curve:
         raise invalid("ttls", f"comma-separated seconds, not {options.ttls!r}") from error
     with bar(options, "ttl") as told:
         return ttl_curve(trace, given, on_progress=told)
+
+
+def _splits(options: argparse.Namespace, trace: Trace) -> list[TierSplit]:
+    """Of --tiers, from a pass of their own at just the capacities that they need."""
+    if not options.tiers:
+        return []
+    if options.policy != "lru":
+        raise invalid("tiers", "they follow from the curve of lru alone")
+    sizes = sizes_of(trace)
+    pairs = []
+    for text in options.tiers.split(","):
+        first, plus, second = text.partition("+")
+        if not plus:
+            raise invalid("tiers", f"pairs of capacities (512GiB+4TiB), not {text!r}")
+        one, other = (
+            capacity_resolve(part.strip(), sizes, options.unit, "tiers") for part in (first, second)
+        )
+        pairs.append((one, other))
+    with bar(options, "tiers") as told:
+        curve = lru_curve(
+            trace,
+            tier_capacities(pairs),
+            touch=Touch(options.touch),
+            unit=Unit(options.unit),
+            on_progress=told,
+        )
+    return tiers(curve, pairs)
+
+
+def _split_table(splits: list[TierSplit], curve: Curve) -> Table:
+    rows = tuple(
+        (
+            capacity_text(curve, split.capacity1),
+            capacity_text(curve, split.capacity2),
+            f"{split.tier1.blocks / max(1, curve.blocks):.2%}",
+            f"{split.tier2.blocks / max(1, curve.blocks):.2%}",
+            f"{split.demoted_blocks:,}",
+            f"{split.inclusive_tier2.blocks / max(1, curve.blocks):.2%}",
+        )
+        for split in splits
+    )
+    columns = (
+        "tier 1",
+        "tier 2",
+        "hits of tier 1",
+        "hits of tier 2",
+        "blocks moved down",
+        "tier 2, inclusive",
+    )
+    note = (
+        "Blocks that leave tier 1 go to tier 2 and come back when they are used; inclusive: every use "
+        "refreshes both. Not for a tier 2 that sees the misses of tier 1 only."
+    )
+    return Table("Two tiers", columns, rows, (True,) * len(columns), note)

@@ -46,6 +46,8 @@ def _capacity_name(curve: Curve) -> str:
 
 
 def _table(curve: Curve) -> Table:
+    """With the share of residents that lie behind a hole, of policies that leave any."""
+    orphans = curve.series.get("orphan_share")
     rows = tuple(
         (
             f"{int(capacity):,}",
@@ -53,8 +55,12 @@ def _table(curve: Curve) -> Table:
             f"{curve.hit_rate[i]:.4f}",
             f"{curve.token_hit_rate[i]:.4f}",
             f"{int(curve.full_hit_requests[i]):,}",
+            *([f"{orphans[i]:.4f}"] if orphans is not None else []),
         )
         for i, capacity in enumerate(curve.capacities)
     )
-    columns = (_capacity_name(curve), "hit_blocks", "hit_rate", "token_hit_rate", "full_hit_requests")
+    columns = (
+        *(_capacity_name(curve), "hit_blocks", "hit_rate", "token_hit_rate", "full_hit_requests"),
+        *(["orphan_share"] if orphans is not None else []),
+    )
     return Table("", columns, rows, (True,) * len(columns))

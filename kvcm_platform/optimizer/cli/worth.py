@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -13,14 +14,16 @@ from kvcm_platform.core.errors import invalid
 
 from ..analysis.capacities import Sizes, capacity_resolve
 from ..answers.thinning import at_points, spread
-from ..curve import Touch, Unit
+from ..curve import Curve, Touch, Unit
 from ..curves import lru_curve
 from ..report import Report, Worth, report_text
 from ..roi import (
+    BestCapacity,
     CostModel,
     Scenario,
     best_of,
     cost_from_json,
+    exact_best,
     rank,
     roi,
     roi_to_json,
@@ -49,13 +52,8 @@ def show(options: argparse.Namespace) -> None:
     """With --json one object: `trace`, `roi` by capacity with its `best`, `scenarios` with --by."""
     cost = cost_of(options)
     trace = with_block_bytes(opened(options), cost.model)
-    wanted = capacities_of(options, trace) if options.capacities else None
-    with bar(options, "lru") as told:
-        curve = lru_curve(
-            trace, wanted, touch=Touch(options.touch), unit=Unit(options.unit), on_progress=told
-        )
+    curve, best = _best(options, trace, cost)
     worth = roi(curve, cost)
-    best = best_of(curve, worth)
     found = scenarios_of(options, trace, cost, options.by) if options.by else []
     if options.json:
         few = spread(curve, _JSON_POINTS, keep=[best.index])
@@ -77,6 +75,21 @@ def show(options: argparse.Namespace) -> None:
         notes=notes_of(trace),
     )
     print_text(report_text(made))
+
+
+def _best(options: argparse.Namespace, trace: Trace, cost: CostModel) -> tuple[Curve, BestCapacity]:
+    """The best of the capacities given; of all where none is, counted in blocks."""
+
+    def compute(capacities: Sequence[int] | None) -> Curve:
+        with bar(options, "lru") as told:
+            return lru_curve(
+                trace, capacities, touch=Touch(options.touch), unit=Unit(options.unit), on_progress=told
+            )
+
+    if not options.capacities and options.unit == Unit.BLOCKS:
+        return exact_best(compute, cost)
+    curve = compute(capacities_of(options, trace) if options.capacities else None)
+    return curve, best_of(curve, roi(curve, cost))
 
 
 def scenarios_of(options: argparse.Namespace, trace: Trace, cost: CostModel, by: str) -> list[Scenario]:

@@ -14,7 +14,7 @@ from ..answers.hot_prefixes import HotPrefixes
 from ..answers.shape import capacity_for, gap_to_bound, hit_rate_at, index_at, knee
 from ..answers.thinning import spread
 from ..curve import Curve, Unit
-from ..roi import Scenario
+from ..roi import BestCapacity, Scenario
 from .axis import WIDEST, is_dense, short, span_text
 from .content import Line, Quota, Report, Table, Worth
 
@@ -132,10 +132,15 @@ def worth_sentences(worth: Worth) -> list[str]:
         f"Best capacity: {sized(round(best.capacity_bytes))}, hit rate {best.hit_rate:.1%}. It saves "
         f"{money(best.saved_money_month)} {currency} a month and costs {money(best.storage_money_month)}: "
         f"{money(best.net_money_month)} are left.",
-        f"No other capacity is worth more than {money(best.most_net_money_month)} {currency}. "
-        f"The best one pays up to {best.break_even_price:.3g} {currency} a GiB-month; "
-        f"over {money(best.highest_price)} none does.",
+        f"{_certainty(best, currency)} The best one pays up to {best.break_even_price:.3g} {currency} a "
+        f"GiB-month; over {money(best.highest_price)} none does.",
     ]
+
+
+def _certainty(best: BestCapacity, currency: str) -> str:
+    if best.most_net_money_month <= best.net_money_month * (1 + 1e-9):
+        return "No other capacity is worth more."
+    return f"No other capacity is worth more than {money(best.most_net_money_month)} {currency}."
 
 
 def worth_table(worth: Worth) -> Table:

@@ -13,6 +13,7 @@ from .cost import (
     preset,
 )
 from .document import best_to_json, roi_to_json, scenario_to_json
+from .exact import ComputeCurve, exact_best
 from .models import PRESETS, ModelCost, ModelShape, model_cost
 from .sizes import capacity_bytes, hit_bytes, mean_block_bytes, with_block_bytes
 
@@ -22,6 +23,7 @@ __all__ = [
     "MONTH_SECONDS",
     "PRESETS",
     "BestCapacity",
+    "ComputeCurve",
     "CostModel",
     "ModelCost",
     "ModelShape",
@@ -35,6 +37,7 @@ __all__ = [
     "capacity_bytes",
     "cost_from_json",
     "cost_to_json",
+    "exact_best",
     "hit_bytes",
     "mean_block_bytes",
     "model_cost",

@@ -52,6 +52,8 @@ class Roi:
     saved_seconds: Float64
     saved_gpu_hours_month: Float64
     saved_money_month: Float64
+    most_saved_money_month: Float64
+    """What no capacity over that of the point before and up to this one can exceed, if hits never fall."""
     storage_money_month: Float64
     net_money_month: Float64
     break_even_price: Float64
@@ -83,12 +85,14 @@ def roi(curve: Curve, cost: CostModel, *, block_bytes: float | None = None) -> R
         _share(cost, tier, part, bytes_of[i], seconds_of[i], loads_of[i], span)
         for i, (tier, part) in enumerate(zip(cost.tiers, parts.held(), strict=True))
     )
-    delivered = np.zeros_like(held)
-    storage = np.zeros_like(held)
+    delivered, most, storage = np.zeros_like(held), np.zeros_like(held), np.zeros_like(held)
     for share, part in zip(shares, seconds_of, strict=True):
         delivered += part * share.delivered_ratio
+        # A tier's hits grow with the capacity, and what it can deliver of them falls.
+        most += part * np.concatenate([[1.0], share.delivered_ratio[:-1]])
         storage += share.held_bytes / GIB * share.tier.price_per_gib_month
-    hours = delivered / 3600 * (MONTH_SECONDS / span)
+    month = MONTH_SECONDS / span / 3600
+    hours = delivered * month
     saved = hours * cost.gpu_hour_price
     return Roi(
         cost=cost,
@@ -97,6 +101,7 @@ def roi(curve: Curve, cost: CostModel, *, block_bytes: float | None = None) -> R
         saved_seconds=np.asarray(seconds, dtype=np.float64),
         saved_gpu_hours_month=hours,
         saved_money_month=saved,
+        most_saved_money_month=most * month * cost.gpu_hour_price,
         storage_money_month=storage,
         net_money_month=saved - storage,
         break_even_price=_ratio(saved, held / GIB),

@@ -51,7 +51,7 @@ def best_of(curve: Curve, worth: Roi) -> BestCapacity:
     net = worth.net_money_month
     if not len(net):
         raise invalid("capacities", "the curve has no point")
-    most = max(0.0, float(np.max(worth.saved_money_month - _least_storage(curve, worth))))
+    most = max(0.0, float(np.max(net_bound(curve, worth))))
     index = int(np.argmax(net))
     highest = float(np.max(worth.break_even_price))
     if net[index] <= 0:
@@ -70,11 +70,15 @@ def best_of(curve: Curve, worth: Roi) -> BestCapacity:
     )
 
 
-def _least_storage(curve: Curve, worth: Roi) -> Float64:
-    """What is paid at least for more than the point before it holds; nothing lies between neighbours."""
+def net_bound(curve: Curve, worth: Roi) -> Float64:
+    """What no capacity over that of the point before and up to each point can be worth more than.
+
+    Hits of the point at the least storage above the point before; where nothing lies between the two, its
+    own.
+    """
     before = np.concatenate([[0.0], worth.storage_money_month[:-1]])
-    steps = np.diff(curve.capacities, prepend=0)
-    return np.where(steps <= 1, worth.storage_money_month, before)
+    has_more = np.diff(curve.capacities, prepend=0) > 1
+    return np.where(has_more, worth.most_saved_money_month - before, worth.net_money_month)
 
 
 @dataclass(frozen=True, slots=True)

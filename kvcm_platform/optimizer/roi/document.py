@@ -23,6 +23,7 @@ def roi_to_json(worth: Roi, best: BestCapacity | None = None) -> dict[str, Any]:
         "saved_seconds": _numbers(worth.saved_seconds),
         "saved_gpu_hours_month": _numbers(worth.saved_gpu_hours_month),
         "saved_money_month": _numbers(worth.saved_money_month),
+        "most_saved_money_month": _numbers(worth.most_saved_money_month),
         "storage_money_month": _numbers(worth.storage_money_month),
         "net_money_month": _numbers(worth.net_money_month),
         "break_even_price": _numbers(worth.break_even_price),

@@ -224,6 +224,20 @@ def test_curve_writes_what_was_asked_for(
     assert (tmp_path / "a.png").stat().st_size > 5000
 
 
+def test_two_tiers_share_the_hits_of_both_together(small: tuple[Path, list[list[int]]], run: Run) -> None:
+    path, chains = small
+    turns = [Turn(chain) for chain in chains]
+    trace = trace_of(turns, (TraceInstance("i", 512),))
+    code, out, _ = run("curve", "--trace", path, "--tiers", "5+20,20+5", "--json")
+    assert code == 0
+    for split in json.loads(out)["tiers"]:
+        upper, _ = naive_lru(trace, turns, split["capacity1"])
+        both, _ = naive_lru(trace, turns, 25)
+        assert split["tier1"]["blocks"] == upper.blocks
+        assert split["tier2"]["blocks"] == both.blocks - upper.blocks
+    assert "Two tiers" in run("curve", "--trace", path, "--tiers", "5+20")[1]
+
+
 def test_ttl_has_times(small: tuple[Path, list[list[int]]], run: Run) -> None:
     path, chains = small
     used: dict[int, int] = {}
@@ -274,6 +288,19 @@ def test_roi_takes_the_size_of_blocks_from_the_model(small: tuple[Path, list[lis
     assert best["net_money_month"] == max(worth["net_money_month"]) == worth["net_money_month"][best["index"]]
     assert [scenario["name"] for scenario in document["scenarios"]] == ["(no type)"]
     assert document["scenarios"][0]["net_money_month"] == pytest.approx(best["net_money_month"])
+
+
+def test_the_best_capacity_is_the_best_of_all(small: tuple[Path, list[list[int]]], run: Run) -> None:
+    path, chains = small
+    distinct = len({block for chain in chains for block in chain})
+    common = ("roi", "--trace", path, "--model", "llama-3.1-8b", "--tier", "disk:2", "--json")
+    found = json.loads(run(*common)[1])["roi"]["best"]
+    every = ",".join(map(str, range(1, distinct + 1)))
+    searched = json.loads(run(*common, "--capacities", every)[1])["roi"]["best"]
+
+    assert found["capacity"] == searched["capacity"] > 0
+    assert found["net_money_month"] == pytest.approx(searched["net_money_month"])
+    assert found["most_net_money_month"] == pytest.approx(found["net_money_month"])
 
 
 def test_a_part_that_is_asked_for_shortly_is_not_taken_for_a_whole_month(run: Run, tmp_path: Path) -> None:
@@ -409,6 +436,9 @@ def test_an_anonymized_trace_hits_the_same_and_tells_no_key(
         (["curve", "--trace", "{small}", "--ttls", "5"], "ttls"),
         (["curve", "--trace", "{small}", "--policy", "ttl", "--ttls", "soon"], "soon"),
         (["curve", "--trace", "{small}", "--begin", "1e9"], "no request"),
+        (["curve", "--trace", "{small}", "--tiers", "5"], "tiers: pairs"),
+        (["curve", "--trace", "{small}", "--tiers", "5+x"], "tiers: 'x'"),
+        (["curve", "--trace", "{small}", "--tiers", "5+5", "--touch", "root"], "deepest first"),
         (["curve", "--trace", "{small}", "--png", "/nowhere/a.png"], "/nowhere"),
         (
             [

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
 
 from kvcm_platform.core.errors import DomainError
-from kvcm_platform.optimizer.curve import Unit
+from kvcm_platform.optimizer.curve import Curve, Unit
 from kvcm_platform.optimizer.roi import (
     GIB,
     PRESETS,
@@ -18,6 +20,7 @@ from kvcm_platform.optimizer.roi import (
     best_capacity,
     cost_from_json,
     cost_to_json,
+    exact_best,
     rank,
     roi,
     roi_to_json,
@@ -150,6 +153,30 @@ def test_best_capacity_equals_a_search_over_every_capacity() -> None:
         rises = [i for i in range(60) if steps[i]]
         few = curve([i + 1 for i in rises], [int(hits[i]) for i in rises], blocks=4000, block_bytes=GIB)
         assert best_capacity(few, costs(StorageTier("disk", price))).capacity == found.capacity
+
+
+@pytest.mark.parametrize("bandwidth", [0.0, 0.4])
+def test_the_best_of_all_capacities_is_found_from_few_points(bandwidth: float) -> None:
+    random = np.random.default_rng(8)
+    rounds = 0
+    for _ in range(60):
+        hits = np.cumsum(random.integers(0, 30, size=700))
+        tier = StorageTier("disk", float(random.uniform(0.1, 40)), bandwidth * GIB)
+
+        def compute(capacities: Sequence[int] | None, hits: Any = hits) -> Curve:
+            nonlocal rounds
+            rounds += 1
+            points = capacities or [*range(100, 700, 100), 700]
+            at = [int(hits[point - 1]) for point in points]
+            return curve(points, at, blocks=40_000, block_bytes=GIB)
+
+        _, found = exact_best(compute, costs(tier))
+        every = best_capacity(compute(range(1, 701)), costs(tier))
+        assert found.net_money_month == pytest.approx(every.net_money_month)
+        if every.index >= 0:
+            assert found.capacity == every.capacity
+            assert found.most_net_money_month == pytest.approx(found.net_money_month)
+    assert rounds < 60 * 5
 
 
 def test_where_storage_is_too_dear_no_capacity_is_best() -> None:
