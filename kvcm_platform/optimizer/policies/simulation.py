@@ -11,11 +11,12 @@ from numpy.typing import NDArray
 from kvcm_platform.core.errors import invalid
 from kvcm_platform.optimizer.compat import PREFIX, reference_curve
 from kvcm_platform.optimizer.curve import Curve, Definition, Events, Progress, Touch, Unit
+from kvcm_platform.optimizer.curves.chunks import counts_by_instance
 from kvcm_platform.optimizer.policies import kernel, state
 from kvcm_platform.optimizer.policies.columns import Cache, new_cache, reset
 from kvcm_platform.optimizer.policies.registry import POLICIES, Policy
 from kvcm_platform.optimizer.request_arrays import Requests, read_only, requests_of
-from kvcm_platform.optimizer.trace import Event, Trace
+from kvcm_platform.optimizer.trace import Trace
 
 MOST_CAPACITIES = 10_000
 UNLIMITED = 2**62
@@ -190,7 +191,7 @@ def _curve(
         tokens=whole[kernel.ASKED_TOKENS],
         bytes=whole[kernel.ASKED_BYTES],
         distinct_blocks=trace.distinct_blocks,
-        distinct_bytes=int(sizes_bytes @ np.bincount(trace.path_instance, minlength=len(sizes_bytes))),
+        distinct_bytes=int(sizes_bytes @ counts_by_instance(trace)),
         unlimited_hit_blocks=whole[kernel.HIT_BLOCKS],
         unlimited_hit_tokens=whole[kernel.HIT_TOKENS],
         span_us=trace.span_us,
@@ -276,5 +277,5 @@ def _check(trace: Trace, *, events: Events, delay_us: int, unit: Unit) -> None:
                 raise invalid(
                     "unit", f"the trace does not say how large the blocks of {instance.instance_id!r} are"
                 )
-    if (trace.event == Event.TURN).all() and len(trace.at_us) and (np.diff(trace.at_us) < 0).any():
+    if (np.diff(trace.at_us) < 0).any():
         raise invalid("trace", "its requests are not in order of time")

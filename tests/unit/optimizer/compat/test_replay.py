@@ -84,6 +84,13 @@ def test_one_instance_equals_the_model(policy: str) -> None:
         assert_equals_the_model(seed, [policy], [(seed % 23, [0])])
 
 
+@pytest.mark.long
+@pytest.mark.parametrize("policy", MODELS)
+def test_thousands_of_traces_equal_the_model(policy: str) -> None:
+    for seed in range(100_000, 104_000):
+        assert_equals_the_model(seed, [policy], [(seed % 31, [0])])
+
+
 def test_several_instances_in_groups_equal_the_model() -> None:
     names = list(MODELS)
     for seed in range(400):

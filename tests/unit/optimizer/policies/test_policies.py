@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterable
 
 import libcachesim
 import numpy as np
@@ -78,7 +79,18 @@ def check_closed(policy: str, is_root: bool, outcome: Outcome) -> None:
 @pytest.mark.parametrize("policy", NAIVE)
 @pytest.mark.parametrize("touch", Touch)
 def test_turns_equal_the_model(policy: str, touch: Touch) -> None:
-    for seed in range(60):
+    check_turns(policy, touch, range(60))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("policy", NAIVE)
+def test_thousands_of_traces_equal_the_model(policy: str) -> None:
+    check_turns(policy, Touch.DEEP, range(1_000, 2_500))
+    check_turns(policy, Touch.ROOT, range(1_000, 1_500))
+
+
+def check_turns(policy: str, touch: Touch, seeds: Iterable[int]) -> None:
+    for seed in seeds:
         chance = random.Random(seed)
         trace, turns = random_trace(
             chance,
