@@ -17,6 +17,7 @@ from kvcm_platform.optimizer.curves import lru_curve
 from kvcm_platform.optimizer.generate import generate
 from kvcm_platform.optimizer.online import FACTORS, WINDOW_SPANS, OnlineStack, together
 from kvcm_platform.optimizer.online_form import OnlineRecord, online_from_bytes, online_to_bytes
+from kvcm_platform.optimizer.online_stack import carry_on
 from kvcm_platform.optimizer.trace import Trace
 from tests.support.data_plane import instance
 from tests.support.optimizer_traces import mooncake_trace
@@ -245,3 +246,19 @@ def test_the_state_of_other_rules_is_refused(monkeypatch):
     monkeypatch.setattr(sampling, "CLASS_BITS", (1, 1, 1, 1, 1, 0))
     with pytest.raises(ValueError, match="another version"):
         online_from_bytes(data)
+
+
+def test_a_sampled_blocks_own_weight_counts_by_half():
+    """Nothing is above it, and it stands for 16 blocks of 10 bytes: on average 8.5 of them are used (5)."""
+    deepest = sampling.CLASSES - 1
+    weights = np.ones(sampling.CLASSES)
+    weights[deepest] = 16
+    hits = np.zeros((1, sampling.CLASSES, 4))
+    sampled_blocks = np.zeros((1, sampling.CLASSES))
+    carry_on(
+        *(np.zeros(0, np.uint64), np.zeros(0, np.uint8), np.zeros(0, np.uint16)),
+        *(np.array([QUERY, QUERY], np.uint8), np.zeros(2, np.uint16), np.ones(2, np.uint32)),
+        *(np.array([7, 7], np.uint64), np.full(2, sampling.IS_ASKED | deepest, np.uint8)),
+        *(weights, np.array([10.0]), np.array([40.0, 84.0, 85.0, 160.0]), 4, sampled_blocks, hits),
+    )
+    assert sampled_blocks[0, deepest] == 32 and hits[0, deepest].tolist() == [0, 0, 16, 16]
