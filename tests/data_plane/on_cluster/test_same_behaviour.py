@@ -15,6 +15,7 @@ import tests.data_plane.test_races as races
 import tests.data_plane.test_reclaim as reclaim
 import tests.data_plane.test_reclaim_troubles as reclaim_troubles
 import tests.data_plane.test_removal as removal
+import tests.data_plane.test_request_log as request_log
 import tests.data_plane.test_search_cache as search_cache
 import tests.data_plane.test_trim_counts as trim_counts
 import tests.data_plane.test_writes as writes
@@ -31,6 +32,7 @@ for module in (
     reclaim,
     reclaim_troubles,
     removal,
+    request_log,
     search_cache,
     trim_counts,
     writes,
