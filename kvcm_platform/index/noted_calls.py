@@ -18,6 +18,9 @@ from .request_entries import QUERY, START, SampledCalls, SampledInstance
 
 PREFIX_QUERIES = (QueryType.PREFIX_MATCH, QueryType.PREFIX_MATCH_WITH_MAMBA)
 
+_SHALLOW = 3
+"""Classes whose blocks are few, and likely to be sampled."""
+
 
 class Noted(NamedTuple):
     """One call. `hits` of a query; `session_id` of the others, "" for a Start that found no room."""
@@ -72,7 +75,7 @@ def sampled(noted: Sequence[Noted], k: int) -> SampledCalls:
 
     Totals of what was asked and found are of all blocks. The caller fills in who tells and how many calls.
     """
-    raws = [one.raw for one in noted]
+    raws = [one.keys if isinstance(one.keys, bytes) else one.raw for one in noted]
     lengths = np.array([len(raw) >> 3 for raw in raws], dtype=np.int64)
     starts = np.cumsum(lengths) - lengths
     position, instances = _instances(noted)
@@ -81,8 +84,7 @@ def sampled(noted: Sequence[Noted], k: int) -> SampledCalls:
     hits = np.array([one.hits for one in noted], dtype=np.int64)
 
     ids = sampling.mixed(np.frombuffer(b"".join(raws), dtype=np.int64), _salts(instances, position, lengths))
-    # Most keys are out whatever their depth: only the others are looked at more closely.
-    near = np.flatnonzero(ids <= sampling.limits(k).max())
+    near = _near(ids, starts, lengths, k)
     of_call = (np.searchsorted(starts, near, side="right") - 1).astype(np.int64)
     depths = near - starts[of_call]
     is_query = (kinds == QUERY)[of_call]
@@ -100,10 +102,8 @@ def sampled(noted: Sequence[Noted], k: int) -> SampledCalls:
             is_hit[own] = is_asked[own] & (np.cumsum(wanted) <= one.hits)[depths[own]]
             asked[at] = np.bincount(sampling.classes_of(np.flatnonzero(wanted)), minlength=sampling.CLASSES)
 
-    totals = np.zeros((len(instances), sampling.CLASSES), dtype=np.int64)
-    np.add.at(totals, position, asked)
-    found = np.zeros(len(instances), dtype=np.int64)
-    np.add.at(found, position, hits)
+    sums = [np.bincount(position, amounts, len(instances)) for amounts in (*asked.T, hits)]
+    *totals, found = np.array(sums).astype(np.int64)
     marks = is_asked * np.uint8(sampling.IS_ASKED) | is_hit * np.uint8(sampling.IS_HIT)
     return SampledCalls(
         process="",
@@ -111,7 +111,7 @@ def sampled(noted: Sequence[Noted], k: int) -> SampledCalls:
         at_ms=round(time.time() * 1000),
         k=k,
         instances=instances,
-        asked=totals,
+        asked=np.column_stack(totals),
         hits=found,
         ids=ids[near],
         flags=classes[kept] | marks,
@@ -126,6 +126,16 @@ def _salts(
 ) -> NDArray[np.uint64] | np.uint64:
     salts = np.array([sampling.salt_of(one.number) for one in instances], dtype=np.uint64)
     return salts[0] if len(salts) == 1 else np.repeat(salts[position], lengths)
+
+
+def _near(
+    ids: NDArray[np.uint64], starts: NDArray[np.int64], lengths: NDArray[np.int64], k: int
+) -> NDArray[np.int64]:
+    """Where blocks are that may be sampled: most are not, whatever their depth, and need no closer look."""
+    shallow = np.arange(sampling.CLASS_ENDS[_SHALLOW - 1])
+    is_near = ids <= sampling.limits(k)[_SHALLOW:].max()
+    is_near[(starts[:, None] + shallow)[shallow < lengths[:, None]]] = True
+    return np.flatnonzero(is_near)
 
 
 def _asked(ends: NDArray[np.int64], offsets: NDArray[np.int64]) -> NDArray[np.int64]:

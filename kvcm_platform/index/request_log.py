@@ -133,7 +133,8 @@ class RequestLog:
         for one in noted:
             if one.instance.group_number in self._samples and is_sampled(one):
                 by_group[one.instance.group_number].append(one)
-            if is_captured(one):
+        if self._captures:
+            for one in filter(is_captured, noted):
                 for capture_id in self._captures.get(one.instance.instance_id, ()):
                     by_capture[capture_id].append(one)
         for number, calls in by_group.items():
