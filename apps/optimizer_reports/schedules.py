@@ -6,6 +6,10 @@ CAPTURES_TASK = "apps.optimizer_reports.tasks.write_captures"
 ESTIMATES_TASK = "apps.optimizer_reports.tasks.follow_traffic"
 RESUME_TASK = "apps.optimizer_reports.tasks.resume_optimizer"
 KEEP_TASK = "apps.optimizer_reports.tasks.keep_optimizer"
+FIRE_TASK = "apps.optimizer_reports.tasks.fire_schedule"
+"""Sent by beat at the times of schedules of reports (services/beat_rows.py)."""
+REPORTS_TASK = "apps.optimizer_reports.tasks.advance_reports"
+REPORTS_KEEP_TASK = "apps.optimizer_reports.tasks.keep_reports"
 SAVINGS_TASK = "apps.optimizer_reports.tasks.count_savings"
 
 SCHEDULES = [
@@ -38,5 +42,17 @@ SCHEDULES = [
         task=SAVINGS_TASK,
         every_seconds=60,
         description="Adds complete hours to the months of groups, and tells the overview.",
+    ),
+    Schedule(
+        name="Go on with optimizer reports",
+        task=REPORTS_TASK,
+        every_seconds=5,
+        description="Makes scheduled reports and recommendations out of what is ready, and sends messages.",
+    ),
+    Schedule(
+        name="Keep the record of optimizer reports",
+        task=REPORTS_KEEP_TASK,
+        every_seconds=300,
+        description="Forgets old reports, ends old recommendations, and puts the times of reports right.",
     ),
 ]

@@ -12,7 +12,10 @@ from apps.common.redis_client import index_client
 from apps.optimizer_reports.schedules import (
     CAPTURES_TASK,
     ESTIMATES_TASK,
+    FIRE_TASK,
     KEEP_TASK,
+    REPORTS_KEEP_TASK,
+    REPORTS_TASK,
     RESUME_TASK,
     SAVINGS_TASK,
 )
@@ -20,6 +23,8 @@ from apps.optimizer_reports.services import optimizer_keep, optimizer_resume, op
 from apps.optimizer_reports.services.cost_models import cost_model_seed
 from apps.optimizer_reports.services.estimates import estimates_follow, estimates_stop
 from apps.optimizer_reports.services.live_captures import captures_follow
+from apps.optimizer_reports.services.report_begin import report_fire
+from apps.optimizer_reports.services.report_rounds import reports_keep, reports_round
 from apps.optimizer_reports.services.savings_fold import savings_fold
 from apps.optimizer_reports.services.savings_publish import savings_publish
 
@@ -64,3 +69,19 @@ def follow_traffic() -> dict[str, int]:
 @shared_task(name=CAPTURES_TASK, time_limit=60, soft_time_limit=50, ignore_result=True)
 def write_captures() -> dict[str, int]:
     return captures_follow(client=index_client())
+
+
+@shared_task(name=FIRE_TASK, time_limit=60, soft_time_limit=50, ignore_result=True)
+def fire_schedule(schedule_id: int) -> dict[str, int | None]:
+    report = report_fire(schedule_id=schedule_id)
+    return {"report": None if report is None else report.pk}
+
+
+@shared_task(name=REPORTS_TASK, time_limit=300, soft_time_limit=270, ignore_result=True)
+def advance_reports() -> dict[str, int]:
+    return reports_round()
+
+
+@shared_task(name=REPORTS_KEEP_TASK, time_limit=300, soft_time_limit=270, ignore_result=True)
+def keep_reports() -> dict[str, int]:
+    return reports_keep()

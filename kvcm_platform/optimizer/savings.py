@@ -36,11 +36,18 @@ class Saving:
 def saving(amounts: TrafficAmounts, cost: CostModel) -> Saving:
     """What the hits spared, and what the held bytes cost, with tiers filled in their order by the mean."""
     seconds = cost.prefill_seconds(amounts.hit_tokens, amounts.hit_token_positions)
-    months = amounts.known_seconds / MONTH_SECONDS
-    left, price = amounts.mean_bytes, 0.0
+    price = storage_price(amounts.mean_bytes, cost)
+    return Saving(
+        seconds, seconds / 3600 * cost.gpu_hour_price, price * amounts.known_seconds / MONTH_SECONDS
+    )
+
+
+def storage_price(held_bytes: float, cost: CostModel) -> float:
+    """Of a mean month, with the tiers filled in their order."""
+    left, price = held_bytes, 0.0
     for place, tier in enumerate(cost.tiers):
         is_last = place == len(cost.tiers) - 1
         held = left if is_last or not tier.capacity_bytes else min(left, float(tier.capacity_bytes))
         price += held / GIB * tier.price_per_gib_month
         left -= held
-    return Saving(seconds, seconds / 3600 * cost.gpu_hour_price, price * months)
+    return price

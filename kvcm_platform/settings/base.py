@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from kvcm_platform.settings.env import Env
-from kvcm_platform.settings.parts import database, log, queues, rest, security
+from kvcm_platform.settings.parts import database, log, mail, queues, rest, security
 
 BASE_DIR = Path(__file__).resolve().parents[2]
 ENV = Env()
@@ -125,5 +125,7 @@ TIME_ZONE = "UTC"
 USE_I18N = False
 USE_TZ = True
 APPEND_SLASH = False
+
+globals().update(mail.mail_settings(ENV))
 
 LOGGING = log.logging_settings(ENV["KVCM_LOG_LEVEL"])

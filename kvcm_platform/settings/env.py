@@ -22,6 +22,7 @@ from typing import Any
 from kvcm_platform.core.health import HealthLimits
 from kvcm_platform.core.writes import MAX_WRITE_TIMEOUT
 from kvcm_platform.index import address
+from kvcm_platform.settings.mail import parse_mail_url
 
 
 class BadSetting(ValueError):
@@ -58,6 +59,12 @@ def _flag(text: str) -> bool:
 def _networks(text: str) -> str:
     for part in filter(None, (part.strip() for part in text.split(","))):
         ipaddress.ip_network(part)
+    return text
+
+
+def _mail_url(text: str) -> str:
+    if text:
+        parse_mail_url(text)
     return text
 
 
@@ -222,6 +229,15 @@ KNOBS: tuple[Knob, ...] = (
         "",
         "comma-separated CIDRs that are not public and that webhooks of alerts may call all the same",
     ),
+    Knob(
+        "KVCM_MAIL_URL",
+        _mail_url,
+        "",
+        "how reports are sent: `smtp://[user:password@]host[:port]`, `smtp+starttls://…`, `smtps://…`,"
+        " `file:///folder` or `console:`",
+        "files in `mail` in the data dir",
+    ),
+    Knob("KVCM_MAIL_FROM", str, "kvcm@localhost", "sender of these messages"),
     Knob("KVCM_LEADER_LEASE_MS", _integer(1000, 600_000), "10000", "lease of the background duties"),
     Knob(
         "KVCM_POOL_TOKEN",

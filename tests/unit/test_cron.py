@@ -7,6 +7,9 @@ from itertools import islice
 from zoneinfo import ZoneInfo
 
 import pytest
+from celery.schedules import crontab
+from hypothesis import given
+from hypothesis import strategies as st
 
 from kvcm_platform.core.cron import parse_cron
 from kvcm_platform.core.errors import DomainError
@@ -95,3 +98,30 @@ def test_unknown_time_zone_is_refused() -> None:
 def test_fields_are_without_names_and_without_a_second_sunday() -> None:
     assert parse_cron("0 6 * JAN,feb Mon-Fri").fields == ("0", "6", "*", "1,2", "1-5")
     assert parse_cron("0 6 * * 5-7").fields == ("0", "6", "*", "*", "0,5,6")
+
+
+EXPRESSIONS = st.tuples(
+    *(
+        st.sampled_from(["*", *choices])
+        for choices in (
+            ["0", "*/15", "5-50/9", "7,37"],
+            ["*/3", "6", "9-17", "0,12", "1-23/5"],
+            ["1", "*/10", "3-7", "28", "5-25/4"],
+            ["2", "*/5", "1-6", "4,9"],
+        )
+    )
+)
+
+
+@given(EXPRESSIONS, st.sampled_from(["0", "1-5", "*/2", "6,7", "sun,wed", "2-6/2"]), st.booleans())
+def test_beat_reads_the_fields_as_we_do(parts: tuple[str, ...], weekday: str, by_weekday: bool) -> None:
+    """Its rows have the fields of an expression: what they mean to Celery is what they mean here."""
+    minute, hour, day, month = parts
+    minute = "0" if minute == "*" else minute
+    expression = [minute, hour, *(("*", month, weekday) if by_weekday else (day, month, "*"))]
+    cron = parse_cron(" ".join(expression))
+    names = ("minute", "hour", "day_of_month", "month_of_year", "day_of_week")
+    theirs = crontab(**dict(zip(names, cron.fields, strict=True)))
+    assert (theirs.minute, theirs.hour) == (cron.minutes, cron.hours)
+    assert (theirs.day_of_month, theirs.month_of_year) == (cron.days, cron.months)
+    assert theirs.day_of_week == cron.weekdays

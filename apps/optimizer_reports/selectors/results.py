@@ -95,11 +95,14 @@ def runs_png(*, runs: Sequence[OptimizerRun], is_dark: bool, width: int, height:
     return run_png(printed, title=title, scheme=scheme, width=width, height=height)
 
 
-def run_page(*, run: OptimizerRun) -> str:
-    """The report as a page that stands alone. Raises INVALID_ARGUMENT where there is nothing to show yet."""
+def run_page(*, run: OptimizerRun, tables: Sequence[Any] = (), notes: Sequence[str] = ()) -> str:
+    """The report as a page that stands alone, with more `tables` (optimizer.report.Table) and `notes`.
+
+    Raises INVALID_ARGUMENT where there is nothing to show yet.
+    """
     from kvcm_platform.optimizer.analysis.printed import run_html
 
-    return run_html(_printed(run, is_labelled=False))
+    return run_html(_printed(run, is_labelled=False), tables=tables, notes=notes)
 
 
 def run_title(run: OptimizerRun) -> str:

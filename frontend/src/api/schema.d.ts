@@ -825,6 +825,159 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/optimizer/recommendations/": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description What finished runs say about the settings of groups, newest first. */
+        get: operations["optimizer_recommendations_list"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/optimizer/recommendations/{id}/": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description What finished runs say about the settings of groups, newest first. */
+        get: operations["optimizer_recommendations_retrieve"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/optimizer/recommendations/{id}/apply/": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** @description Changes the group as it says, as its PATCH would; with `dry_run` only says what would be. */
+        post: operations["optimizer_recommendations_apply_create"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/optimizer/recommendations/{id}/dismiss/": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** @description What finished runs say about the settings of groups, newest first. */
+        post: operations["optimizer_recommendations_dismiss_create"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/optimizer/recommendations/{id}/undo/": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** @description Puts back what an applied one changed. */
+        post: operations["optimizer_recommendations_undo_create"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/optimizer/reports/": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description Reports that schedules made, newest first. */
+        get: operations["optimizer_reports_list"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/optimizer/reports/{id}/": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description Reports that schedules made, newest first. */
+        get: operations["optimizer_reports_retrieve"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/optimizer/reports/{id}/cancel/": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** @description Reports that schedules made, newest first. */
+        post: operations["optimizer_reports_cancel_create"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/optimizer/reports/{id}/html/": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description The report as a page that stands alone. */
+        get: operations["optimizer_reports_html_retrieve"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/optimizer/runs/": {
         parameters: {
             query?: never;
@@ -1111,6 +1264,94 @@ export interface paths {
         get: operations["optimizer_savings_summary_retrieve"];
         put?: never;
         post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/optimizer/schedules/": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description When reports are made, of what, and whom they are sent to. */
+        get: operations["optimizer_schedules_list"];
+        put?: never;
+        /** @description When reports are made, of what, and whom they are sent to. */
+        post: operations["optimizer_schedules_create"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/optimizer/schedules/{name}/": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description When reports are made, of what, and whom they are sent to. */
+        get: operations["optimizer_schedules_retrieve"];
+        put?: never;
+        post?: never;
+        /** @description When reports are made, of what, and whom they are sent to. */
+        delete: operations["optimizer_schedules_destroy"];
+        options?: never;
+        head?: never;
+        /** @description When reports are made, of what, and whom they are sent to. */
+        patch: operations["optimizer_schedules_partial_update"];
+        trace?: never;
+    };
+    "/api/v1/optimizer/schedules/{name}/reports/": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description When reports are made, of what, and whom they are sent to. */
+        get: operations["optimizer_schedules_reports_list"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/optimizer/schedules/{name}/run/": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** @description Makes a report now, whatever the times are; also while the schedule is paused. */
+        post: operations["optimizer_schedules_run_create"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/optimizer/schedules/explain/": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** @description Says in words when an expression comes, and its next five times. */
+        post: operations["optimizer_schedules_explain_create"];
         delete?: never;
         options?: never;
         head?: never;
@@ -1627,6 +1868,18 @@ export interface components {
         };
         /** @enum {string} */
         AlertOutputStateEnum: "pending" | "firing" | "resolved";
+        /** @description `version` (or If-Match) is the group's: a stale one is refused. With `dry_run` nothing changes. */
+        ApplyInputRequest: {
+            version?: number;
+            /** @default false */
+            dry_run: boolean;
+        };
+        /** @description `foreseen` says of a dry run what reclaim would take then; empty where nobody can tell. */
+        ApplyOutput: {
+            applied: boolean;
+            foreseen: string;
+            recommendation: components["schemas"]["RecommendationOutput"];
+        };
         AuditEntry: {
             readonly id: number;
             /** Format: date-time */
@@ -1761,6 +2014,16 @@ export interface components {
             /** Format: date-time */
             updated_at: string;
         };
+        /** @description Refuses members that it does not know, each by its name. */
+        CronInputRequest: {
+            cron: string;
+            /** @default UTC */
+            timezone: string;
+        };
+        CronOutput: {
+            cron_words: string;
+            next_runs: string[];
+        };
         /** @description One policy's curve; arrays by capacity, thinned to as many points as were asked for. */
         CurveOutput: {
             policy: string;
@@ -1856,6 +2119,11 @@ export interface components {
         DepartureOutputKindEnum: "draining" | "leaving";
         /** @enum {string} */
         DirectionEnum: "demotion" | "promotion" | "request";
+        /** @description Refuses members that it does not know, each by its name. */
+        DismissInputRequest: {
+            /** @default  */
+            note: string;
+        };
         /** @description What every failed request answers. */
         Error: {
             code: string;
@@ -2301,6 +2569,8 @@ export interface components {
             username: string;
             password: string;
         };
+        /** @enum {string} */
+        MailsWhenEnum: "always" | "changed" | "never";
         MetaIndexerFieldsRequest: {
             max_key_count?: number;
             /** @description kept, but read by nothing yet: takes effect with the work on the index */
@@ -2498,8 +2768,6 @@ export interface components {
         OptimizerTraceSourceEnum: "upload" | "capture" | "generated";
         /** @enum {string} */
         OptimizerTraceStateEnum: "capturing" | "received" | "reading" | "ready" | "failed";
-        /** @enum {string} */
-        OriginEnum: "request" | "schedule";
         /** @description Counts of objects (files with all their slots) and bytes, so far or at the end. */
         OrphanFiguresOutput: {
             /** @default waiting */
@@ -2899,6 +3167,36 @@ export interface components {
             previous?: string | null;
             results: components["schemas"]["ReclaimRunOutput"][];
         };
+        PaginatedRecommendationOutputList: {
+            /** @example 123 */
+            count: number;
+            /**
+             * Format: uri
+             * @example http://api.example.org/accounts/?page=4
+             */
+            next?: string | null;
+            /**
+             * Format: uri
+             * @example http://api.example.org/accounts/?page=2
+             */
+            previous?: string | null;
+            results: components["schemas"]["RecommendationOutput"][];
+        };
+        PaginatedReportOutputList: {
+            /** @example 123 */
+            count: number;
+            /**
+             * Format: uri
+             * @example http://api.example.org/accounts/?page=4
+             */
+            next?: string | null;
+            /**
+             * Format: uri
+             * @example http://api.example.org/accounts/?page=2
+             */
+            previous?: string | null;
+            results: components["schemas"]["ReportOutput"][];
+        };
         PaginatedRuleOutputList: {
             /** @example 123 */
             count: number;
@@ -2958,6 +3256,21 @@ export interface components {
              */
             previous?: string | null;
             results: components["schemas"]["SavingsMonthOutput"][];
+        };
+        PaginatedScheduleOutputList: {
+            /** @example 123 */
+            count: number;
+            /**
+             * Format: uri
+             * @example http://api.example.org/accounts/?page=4
+             */
+            next?: string | null;
+            /**
+             * Format: uri
+             * @example http://api.example.org/accounts/?page=2
+             */
+            previous?: string | null;
+            results: components["schemas"]["ScheduleOutput"][];
         };
         PaginatedSilenceOutputList: {
             /** @example 123 */
@@ -3139,6 +3452,33 @@ export interface components {
             keep_firing_seconds?: number;
             subjects?: string[];
             enabled?: boolean;
+        };
+        /**
+         * @description A partial update; lists and `template` are replaced as a whole. `template` has the members of an
+         *     analysis (as `optimizer/runs` takes them), without quota and cost, which follow from the group.
+         */
+        PatchedScheduleChangeRequest: {
+            version?: number;
+            note?: string;
+            instance_group?: string;
+            /** @description minute hour day-of-month month day-of-week */
+            cron?: string;
+            timezone?: string;
+            source?: components["schemas"]["ReportSourceEnum"];
+            trace?: number | null;
+            instances?: string[];
+            capture_seconds?: number;
+            template?: {
+                [key: string]: unknown;
+            };
+            keep_reports?: number;
+            /** Format: double */
+            hit_rate_threshold?: number;
+            /** Format: double */
+            capacity_threshold?: number;
+            recipients?: string[];
+            mails_when?: components["schemas"]["MailsWhenEnum"];
+            paused?: boolean;
         };
         /** @description A partial update: what is absent stays. `version` or If-Match guards against lost updates. */
         PatchedStorageChangeRequest: {
@@ -3569,6 +3909,117 @@ export interface components {
              */
             kind: "reclaim";
         };
+        /**
+         * @description `changes` are members of the group's settings, null = it only tells. `differences` {member: {before,
+         *     after}} are what applying it would change now. A stale one was worked out for other settings than the
+         *     group has now; it cannot be applied.
+         */
+        RecommendationOutput: {
+            id: number;
+            kind: components["schemas"]["RecommendationOutputKindEnum"];
+            state: components["schemas"]["RecommendationOutputStateEnum"];
+            instance_group: string;
+            instance_id: string | null;
+            run: number | null;
+            sentence: string;
+            figures: {
+                [key: string]: unknown;
+            };
+            changes: {
+                [key: string]: unknown;
+            } | null;
+            differences: {
+                [key: string]: unknown;
+            };
+            stale: boolean;
+            applicable: boolean;
+            group_version: number | null;
+            /** Format: date-time */
+            created_at: string;
+            /** Format: date-time */
+            expires_at: string;
+            /** Format: date-time */
+            decided_at: string | null;
+            decided_by: string;
+            decide_note: string;
+            applied_version: number | null;
+        };
+        /** @enum {string} */
+        RecommendationOutputKindEnum: "quota" | "watermark" | "policy" | "tiers" | "instance";
+        /** @enum {string} */
+        RecommendationOutputStateEnum: "open" | "applied" | "undone" | "dismissed" | "expired" | "superseded";
+        /** @description Against the report before: now minus then; null where one of the two does not say it. */
+        ReportChangeOutput: {
+            report: number;
+            /** Format: double */
+            hit_rate: number | null;
+            /** Format: double */
+            best_capacity_ratio: number | null;
+            is_changed: boolean;
+            sentence: string;
+        };
+        /** @description What reports are compared by, of the first policy; null = the run does not say it. */
+        ReportFiguresOutput: {
+            policy: string;
+            quota_bytes: number;
+            /** Format: double */
+            hit_rate: number | null;
+            /** Format: double */
+            token_hit_rate: number | null;
+            /** Format: double */
+            unlimited_hit_rate: number | null;
+            knee_capacity: number | null;
+            /** Format: double */
+            knee_hit_rate: number | null;
+            unit: string;
+            /** Format: double */
+            best_capacity_bytes: number | null;
+            /** Format: double */
+            net_money_month: number | null;
+            requests: number;
+            blocks: number;
+            /** Format: double */
+            span_seconds: number;
+        };
+        /** @description One message; `due_at` = when a queued one is tried next. */
+        ReportMailOutput: {
+            recipient: string;
+            state: components["schemas"]["ReportMailOutputStateEnum"];
+            attempts: number;
+            /** Format: date-time */
+            due_at: string;
+            error: string;
+            /** Format: date-time */
+            ended_at: string | null;
+        };
+        /** @enum {string} */
+        ReportMailOutputStateEnum: "queued" | "sent" | "failed";
+        /** @description `due_at` is the time of the schedule that it is for; null where somebody asked for it. */
+        ReportOutput: {
+            id: number;
+            schedule: string;
+            instance_group: string;
+            /** Format: date-time */
+            due_at: string | null;
+            trigger: components["schemas"]["RunOriginEnum"];
+            state: components["schemas"]["ReportOutputStateEnum"];
+            trace: number | null;
+            run: number | null;
+            asked_by: string;
+            /** Format: date-time */
+            created_at: string;
+            /** Format: date-time */
+            ended_at: string | null;
+            reason: string;
+            figures: components["schemas"]["ReportFiguresOutput"] | null;
+            change: components["schemas"]["ReportChangeOutput"] | null;
+            is_changed: boolean;
+            mails: components["schemas"]["ReportMailOutput"][];
+        };
+        /** @enum {string} */
+        ReportOutputStateEnum: "collecting" | "running" | "done" | "failed" | "cancelled" | "skipped";
+        /** @enum {string} */
+        ReportSourceEnum: "trace" | "capture" | "last_capture";
         /** @enum {string} */
         RetentionEnum: "delete_source" | "keep_both";
         /** @enum {string} */
@@ -3622,7 +4073,7 @@ export interface components {
             id: number;
             name: string;
             note: string;
-            origin: components["schemas"]["OriginEnum"];
+            origin: components["schemas"]["RunOriginEnum"];
             trace: number | null;
             trace_name: string;
             instance_group: string;
@@ -3715,12 +4166,14 @@ export interface components {
             /** @default  */
             instance_group: string;
         };
+        /** @enum {string} */
+        RunOriginEnum: "schedule" | "request";
         /** @description One optimizer run. `trace` null = it was deleted. `groups` null = of all instance groups alike. */
         RunOutput: {
             id: number;
             name: string;
             note: string;
-            origin: components["schemas"]["OriginEnum"];
+            origin: components["schemas"]["RunOriginEnum"];
             trace: number | null;
             trace_name: string;
             instance_group: string;
@@ -3837,6 +4290,61 @@ export interface components {
             net_money: number | null;
             currency: string;
             groups: number;
+        };
+        /** @description A new schedule; what is absent gets its default. */
+        ScheduleInputRequest: {
+            note?: string;
+            instance_group?: string;
+            cron: string;
+            timezone?: string;
+            source: components["schemas"]["ReportSourceEnum"];
+            trace?: number | null;
+            instances?: string[];
+            capture_seconds?: number;
+            template?: {
+                [key: string]: unknown;
+            };
+            keep_reports?: number;
+            /** Format: double */
+            hit_rate_threshold?: number;
+            /** Format: double */
+            capacity_threshold?: number;
+            recipients?: string[];
+            mails_when?: components["schemas"]["MailsWhenEnum"];
+            paused?: boolean;
+            name: string;
+        };
+        /** @description `next_runs` are the next five times, none while it is paused. */
+        ScheduleOutput: {
+            name: string;
+            note: string;
+            instance_group: string;
+            cron: string;
+            timezone: string;
+            cron_words: string;
+            next_runs: string[];
+            source: components["schemas"]["ReportSourceEnum"];
+            trace: number | null;
+            instances: string[];
+            capture_seconds: number;
+            template: {
+                [key: string]: unknown;
+            };
+            keep_reports: number;
+            /** Format: double */
+            hit_rate_threshold: number;
+            /** Format: double */
+            capacity_threshold: number;
+            recipients: string[];
+            mails_when: components["schemas"]["MailsWhenEnum"];
+            paused: boolean;
+            last_report: components["schemas"]["ReportOutput"] | null;
+            version: number;
+            created_by: string;
+            /** Format: date-time */
+            created_at: string;
+            /** Format: date-time */
+            updated_at: string;
         };
         /** @enum {string} */
         ScopeEnum: "all" | "idle";
@@ -8857,6 +9365,590 @@ export interface operations {
             };
         };
     };
+    optimizer_recommendations_list: {
+        parameters: {
+            query?: {
+                instance_group?: string;
+                instance_id?: string;
+                kind?: ("instance" | "policy" | "quota" | "tiers" | "watermark")[];
+                /** @description Which field to use when ordering the results. */
+                ordering?: string;
+                /** @description A page number within the paginated result set. */
+                page?: number;
+                /** @description Number of results to return per page. */
+                page_size?: number;
+                run?: number;
+                /** @description A search term. */
+                search?: string;
+                since?: string;
+                state?: ("applied" | "dismissed" | "expired" | "open" | "superseded" | "undone")[];
+                until?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PaginatedRecommendationOutputList"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    optimizer_recommendations_retrieve: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RecommendationOutput"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    optimizer_recommendations_apply_create: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["ApplyInputRequest"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ApplyOutput"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    optimizer_recommendations_dismiss_create: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["DismissInputRequest"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RecommendationOutput"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    optimizer_recommendations_undo_create: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RecommendationOutput"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    optimizer_reports_list: {
+        parameters: {
+            query?: {
+                changed?: boolean;
+                instance_group?: string;
+                /** @description Which field to use when ordering the results. */
+                ordering?: string;
+                /** @description A page number within the paginated result set. */
+                page?: number;
+                /** @description Number of results to return per page. */
+                page_size?: number;
+                schedule?: string;
+                /** @description A search term. */
+                search?: string;
+                since?: string;
+                state?: ("cancelled" | "collecting" | "done" | "failed" | "running" | "skipped")[];
+                until?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PaginatedReportOutputList"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    optimizer_reports_retrieve: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ReportOutput"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    optimizer_reports_cancel_create: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ReportOutput"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    optimizer_reports_html_retrieve: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "text/html": string;
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
     optimizer_runs_list: {
         parameters: {
             query?: {
@@ -10084,6 +11176,520 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["SavingsSummaryOutput"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    optimizer_schedules_list: {
+        parameters: {
+            query?: {
+                instance_group?: string;
+                /** @description Which field to use when ordering the results. */
+                ordering?: string;
+                /** @description A page number within the paginated result set. */
+                page?: number;
+                /** @description Number of results to return per page. */
+                page_size?: number;
+                paused?: boolean;
+                /** @description A search term. */
+                search?: string;
+                source?: ("capture" | "last_capture" | "trace")[];
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PaginatedScheduleOutputList"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    optimizer_schedules_create: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["ScheduleInputRequest"];
+            };
+        };
+        responses: {
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ScheduleOutput"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    optimizer_schedules_retrieve: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ScheduleOutput"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    optimizer_schedules_destroy: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description No response body */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    optimizer_schedules_partial_update: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["PatchedScheduleChangeRequest"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ScheduleOutput"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    optimizer_schedules_reports_list: {
+        parameters: {
+            query?: {
+                /** @description Which field to use when ordering the results. */
+                ordering?: string;
+                /** @description A page number within the paginated result set. */
+                page?: number;
+                /** @description Number of results to return per page. */
+                page_size?: number;
+                /** @description A search term. */
+                search?: string;
+            };
+            header?: never;
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PaginatedReportOutputList"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    optimizer_schedules_run_create: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            202: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ReportOutput"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    optimizer_schedules_explain_create: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["CronInputRequest"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["CronOutput"];
                 };
             };
             400: {

@@ -25,6 +25,6 @@ def advise(now: GroupNow, curves: Curves, cost: CostModel | None) -> list[Advice
         watermark_advice(now, rates),
         policy_advice(now, curves),
         None if cost is None else tiers_advice(now, lru, rates, cost),
-        *instance_advice(now, curves),
+        *instance_advice(now, curves, cost),
     ]
     return [one for one in found if one is not None]

@@ -18,14 +18,16 @@ from kvcm_platform.optimizer.advice.reading import (
 )
 from kvcm_platform.optimizer.advice_kinds import AdviceKind
 from kvcm_platform.optimizer.curve import Curve
-from kvcm_platform.optimizer.roi import Roi
+from kvcm_platform.optimizer.roi import Roi, best_of
+from kvcm_platform.optimizer.savings import storage_price
 
 MOST_LOSS = 0.005
 """Of the hit rate, that a smaller quota may cost where nobody said what hits are worth."""
+_ROUNDING = 1e-9
 
 
 def quota_advice(now: GroupNow, curve: Curve, rates: HitRates, money: Roi | None) -> Advice | None:
-    best = _best_bytes(now, rates, money)
+    best = _best_bytes(now, curve, rates, money)
     if best is None or not now.mean_ratio:
         return None
     wanted = rounded_up(best / now.mean_ratio)
@@ -46,7 +48,7 @@ def quota_advice(now: GroupNow, curve: Curve, rates: HitRates, money: Roi | None
     gain = None
     if money is not None:
         net = {
-            name: _money_at(money, held)
+            name: _net_at(money, held)
             for name, held in (("", now.resident_bytes), ("wanted_", wanted * now.mean_ratio))
         }
         gain = net["wanted_"] - net[""]
@@ -57,7 +59,7 @@ def quota_advice(now: GroupNow, curve: Curve, rates: HitRates, money: Roi | None
         }
         if gain < LEAST_MONEY_GAIN * _turnover(money, now.resident_bytes):
             return None
-    elif (new - old < LEAST_GAIN) if not is_smaller else (old - new > MOST_LOSS):
+    elif not is_smaller and new - old < LEAST_GAIN - _ROUNDING:
         return None
     return Advice(
         AdviceKind.QUOTA,
@@ -67,17 +69,27 @@ def quota_advice(now: GroupNow, curve: Curve, rates: HitRates, money: Roi | None
     )
 
 
-def _best_bytes(now: GroupNow, rates: HitRates, money: Roi | None) -> float | None:
-    """The bytes to hold: where most money is left, else where larger caches gain a point at most."""
+def _best_bytes(now: GroupNow, curve: Curve, rates: HitRates, money: Roi | None) -> float | None:
+    """The bytes to hold: where most money is left.
+
+    Without money: where larger ones gain a point at most; where the group is beyond that, as little as
+    hits about as much as it does.
+    """
     if not len(rates.bytes):
         return None
     if money is not None:
-        best = int(np.argmax(money.net_money_month))
+        best = best_of(curve, money)
         # No cache at all is no recommendation: that is a decision, not a setting.
-        is_worth_it = money.net_money_month[best] > 0 and money.capacity_bytes[best] > 0
-        return float(money.capacity_bytes[best]) if is_worth_it else None
-    enough = np.flatnonzero(rates.rates >= rates.rates[-1] - LEAST_GAIN)
-    return float(rates.bytes[enough[0]])
+        return best.capacity_bytes if best.index >= 0 and best.capacity_bytes > 0 else None
+    enough = _least_bytes(rates, float(rates.rates[-1]) - LEAST_GAIN)
+    if enough > now.resident_bytes:
+        return enough
+    return _least_bytes(rates, rates.at(now.resident_bytes) - MOST_LOSS)
+
+
+def _least_bytes(rates: HitRates, rate: float) -> float:
+    """The smallest capacity with that hit rate; there is one."""
+    return float(rates.bytes[np.flatnonzero(rates.rates >= rate - _ROUNDING)[0]])
 
 
 def _quota_sentence(
@@ -99,11 +111,15 @@ def _distinct_bytes(curve: Curve, rates: HitRates) -> float:
     return float(curve.distinct_bytes) or float(rates.bytes[-1])
 
 
-def _money_at(money: Roi, held: float) -> float:
+def _saved_at(money: Roi, held: float) -> float:
     at = int(np.searchsorted(money.capacity_bytes, held, side="right")) - 1
-    return 0.0 if at < 0 else float(money.net_money_month[at])
+    return 0.0 if at < 0 else float(money.saved_money_month[at])
+
+
+def _net_at(money: Roi, held: float) -> float:
+    """A cache that is larger than all that the trace has is paid for all the same."""
+    return _saved_at(money, held) - storage_price(held, money.cost)
 
 
 def _turnover(money: Roi, held: float) -> float:
-    at = int(np.searchsorted(money.capacity_bytes, held, side="right")) - 1
-    return 0.0 if at < 0 else float(money.saved_money_month[at] + money.storage_money_month[at])
+    return _saved_at(money, held) + storage_price(held, money.cost)

@@ -14,7 +14,7 @@ from kvcm_platform.optimizer.advice.reading import (
     rounded_up,
 )
 from kvcm_platform.optimizer.advice_kinds import AdviceKind
-from kvcm_platform.optimizer.curve import Curve
+from kvcm_platform.optimizer.curve import Curve, Float64
 from kvcm_platform.optimizer.roi import GIB, MONTH_SECONDS, CostModel
 
 
@@ -37,17 +37,20 @@ def tiers_advice(now: GroupNow, curve: Curve, rates: HitRates, cost: CostModel) 
         return None
     served = np.concatenate([[0.0], rates.hit_bytes[: last + 1]])
     sizes = np.concatenate([[0.0], rates.bytes[: last + 1]]) / now.mean_ratio
-    second_price = cost.gpu_hour_price / 3600 * cost.gpus_per_engine * MONTH_SECONDS / (curve.span_us / 1e6)
-    waiting = (
-        served / fast.bandwidth_bytes_per_second + (served[-1] - served) / slow.bandwidth_bytes_per_second
-    )
-    price = (
-        sizes * fast.price_per_gib_month + (room - sizes) * slow.price_per_gib_month
-    ) / GIB + waiting * second_price
-    best = int(np.argmin(price))
-    present = float(price[int(np.searchsorted(sizes, old_first, side="right")) - 1])
+    waiting_price = cost.gpu_hour_price / 3600 * cost.gpus_per_engine * MONTH_SECONDS / (curve.span_us / 1e6)
+
+    def price(first_bytes: Float64, first_hits: Float64) -> Float64:
+        slow_hits = served[-1] - first_hits
+        waiting = first_hits / fast.bandwidth_bytes_per_second + slow_hits / slow.bandwidth_bytes_per_second
+        room_price = first_bytes * fast.price_per_gib_month + (room - first_bytes) * slow.price_per_gib_month
+        return np.asarray(room_price / GIB + waiting * waiting_price)
+
+    prices = price(sizes, served)
+    best = int(np.argmin(prices))
+    place = int(np.searchsorted(sizes, old_first, side="right")) - 1
+    present = float(price(np.asarray(float(old_first)), served[place]))
     wanted = rounded_up(float(sizes[best]))
-    saved = present - float(price[best])
+    saved = present - float(prices[best])
     if abs(wanted - old_first) < LEAST_QUOTA_CHANGE * room or saved < LEAST_MONEY_GAIN * present:
         return None
     if wanted > room:

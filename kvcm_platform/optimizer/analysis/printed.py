@@ -59,13 +59,16 @@ def run_png(runs: Sequence[PrintedRun], *, title: str, scheme: Scheme, width: in
     return curves_png(lines, title=title, quota=quota, scheme=scheme, width=width, height=height)
 
 
-def run_html(run: PrintedRun) -> str:
-    """A page that stands alone. Raises INVALID_ARGUMENT where there is nothing to show yet."""
+def run_html(run: PrintedRun, *, tables: Sequence[Table] = (), notes: Sequence[str] = ()) -> str:
+    """A page that stands alone, with more `tables` before the run's own and `notes` behind them.
+
+    Raises INVALID_ARGUMENT where there is nothing to show yet.
+    """
     lines = _lines([run])
     if not lines:
         raise invalid("id", "there is no curve to draw yet")
-    notes: list[str] = []
-    worth = _worth(run, notes)
+    said = list(notes)
+    worth = _worth(run, said)
     return report_html(
         Report(
             title=run.title,
@@ -77,8 +80,8 @@ def run_html(run: PrintedRun) -> str:
             scenarios=_scenarios(run, worth),
             prefixes=_prefixes(run.found.prefixes),
             bars=reuse_bars(run.found.details or {}, run.spec.unit),
-            tables=_tables(run.found),
-            notes=tuple(notes),
+            tables=(*tables, *_tables(run.found)),
+            notes=tuple(said),
         )
     )
 

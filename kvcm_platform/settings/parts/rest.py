@@ -41,6 +41,8 @@ SPECTACULAR: dict[str, Any] = {
         "UsageKindEnum": "apps.usage.choices.ROW_KINDS",
         "ReclaimRunStateEnum": "apps.capacity.choices.RECLAIM_STATES",
         "ReclaimTriggerEnum": "apps.capacity.choices.TRIGGERS",
+        "ReportSourceEnum": "apps.optimizer_reports.choices.REPORT_SOURCES",
+        "RunOriginEnum": "apps.optimizer_reports.choices.RUN_ORIGINS",
         "OptimizerTraceStateEnum": "apps.optimizer_reports.choices.TRACE_STATES",
         "OptimizerTraceSourceEnum": "apps.optimizer_reports.choices.TRACE_SOURCES",
     },
