@@ -29,8 +29,8 @@ def lru_curve(
     """Hits of one LRU cache that all of the trace's instances share, exact at each capacity.
 
     `capacities` in blocks or bytes (`unit`), ascending in the answer, each once; None: 128 of each
-    doubling up to all distinct blocks. `series` has `evicted_blocks`: those that left the cache, which is
-    what a second tier would be given. Requests longer than the capacity leave their first blocks (DEEP)
+    doubling up to all distinct blocks. `series` has `evicted_blocks`: those that left the cache, counted
+    after each request, which is what a second tier would be given. Requests longer than the capacity leave their first blocks (DEEP)
     or their last ones (ROOT) in the cache.
 
     Raises UNSUPPORTED for a trace that reads and writes apart, INVALID_ARGUMENT for bad capacities or for

@@ -106,10 +106,13 @@ def sampled_curve(
         _choose(trace.distinct_blocks, one_in, _start_of(seed), hot, chosen)
         ranks = np.zeros(len(chosen) + 1, dtype=np.int32)
         _count_bits(chosen, ranks)
-        rows = np.zeros((len(edges) + 2, stack.WIDTH), dtype=np.int64)
+        hot_count, count = _bit_count(hot), int(ranks[-1])
+        sampled = one_in * (count - hot_count)
+        stands_for = (trace.distinct_blocks - hot_count) / sampled if sampled else 1.0
+        rows = np.zeros((2, len(edges) + 2, stack.WIDTH), dtype=np.int64)
         state: tuple[Any, ...] = (
             *(weights.block_tokens, weights.block_bytes, weights.units, one_in, hot, chosen, ranks),
-            *(np.full(int(ranks[-1]), -1, dtype=np.int32), np.zeros(trace.requests + 1, dtype=np.int64)),
+            *(np.full(count, -1, dtype=np.int32), np.zeros(trace.requests + 1, dtype=np.int64)),
             *(np.zeros(2, dtype=np.int64), edges.values, edges.first, rows),
         )
         for chunk in chunks(trace):
@@ -117,7 +120,7 @@ def sampled_curve(
             looked_at += _sampled_pass(*arguments)
             share = (number + chunk.end / trace.requests) / len(seeds)
             _part(on_progress, _COUNTING, 1)(share)
-        curve = curve_of_rows(trace, rows, at, definition, wanted)
+        curve = curve_of_rows(trace, _adjusted(rows, stands_for), at, definition, wanted)
         curves.append(_bounded(curve, trace, weights.block_bytes))
     rates = np.array([curve.hit_rate for curve in curves])
     return SampledCurve(
@@ -139,6 +142,27 @@ def _hottest(trace: Trace, hot_blocks: int, on_progress: Progress | None) -> Int
         least = int(np.partition(counts, place)[place])
         _mark(counts, least, count - int((counts > least).sum()), bits)
     return bits
+
+
+def _adjusted(rows: Int64, stands_for: float) -> Int64:
+    """Rows of hot blocks and of the others as one.
+
+    How often the others are asked for is known, and how many they are: a sampled block stands for
+    `stands_for` weights of first uses. What is asked beyond first uses are hits without a limit, so hits
+    are scaled to that at all capacities: samples differ in it more than in the shape of their curve.
+    """
+    hot, others = rows
+    # In the last rows: what is asked of all blocks; of the others sampled, and of the hot ones.
+    asked, sampled = hot[-1, BLOCKS] - others[-1, TOUCHED], others[-1, BLOCKS]
+    hits = int(others[:-1, BLOCKS].sum())
+    unlimited = asked - (sampled - hits) * stands_for
+    scale = max(0.0, unlimited / hits) if hits else 1.0
+    whole: Int64 = hot.copy()
+    for column in (BLOCKS, TOKENS, BYTES, POSITIONS):
+        whole[:-1, column] += np.rint(others[:-1, column] * scale).astype(np.int64)
+    for column in (FULL, TOUCHED):
+        whole[:-1, column] += others[:-1, column]
+    return whole
 
 
 def _bounded(curve: Curve, trace: Trace, block_bytes: Int64) -> Curve:
@@ -171,6 +195,12 @@ def _mean(curves: list[Curve]) -> Curve:
         unlimited_hit_blocks=int(mean("unlimited_hit_blocks")),
         unlimited_hit_tokens=int(mean("unlimited_hit_tokens")),
     )
+
+
+def _bit_count(bits: Int64) -> int:
+    ranks = np.zeros(len(bits) + 1, dtype=np.int32)
+    _count_bits(bits, ranks)
+    return int(ranks[-1])
 
 
 def _start_of(seed: int) -> int:
@@ -235,7 +265,9 @@ def _sampled_pass(
     """`stack_pass` for the blocks of a sample, whose number is their rank; returns how many it looked at.
 
     What a request was the last to use of the sample lies together, as whole runs do. A block of weight w
-    stands for w blocks around it: half of them, and itself, lie above.
+    stands for w blocks around it: half of them, and itself, lie above. `rows` (2, E + 2, WIDTH) are of hot
+    blocks and of the others; in their last rows stand what is asked of all blocks, and what of the others
+    (BLOCKS, weighted) and of the hot ones (TOUCHED) alone.
     """
     looked_at = 0
     for request in range(len(instance)):
@@ -248,7 +280,7 @@ def _sampled_pass(
         lookup = min(read_n[request], count)
         tokens, size, rest = block_tokens[which], block_bytes[which], last_tokens[request]
         resident = state[0]
-        row = rows[len(edges) + 1]
+        row = rows[0, len(edges) + 1]
         if lookup > skip:
             count_blocks(row, skip, lookup, lookup, tokens, rest, size)
             row[FULL] += 1
@@ -263,7 +295,10 @@ def _sampled_pass(
             if chosen[word] & bit == 0:
                 continue
             looked_at += 1
-            weight = 1 if hot[word] & bit != 0 else one_in
+            is_other = int(hot[word] & bit == 0)
+            weight = one_in if is_other else 1
+            if skip <= at < lookup:
+                rows[1, len(edges) + 1, BLOCKS if is_other else TOUCHED] += weight
             slot = ranks[word] + set_bits(chosen[word] & (bit - 1))
             before = last[slot]
             last[slot] = now
@@ -279,15 +314,16 @@ def _sampled_pass(
                 above = resident - tree_sum(tree, run + 1)
             found = find_bin(above + taken + (weight + 1) * unit // 2, edges, first)
             taken += weight * unit
-            rows[found, TOUCHED] += weight
+            row = rows[is_other, found]
+            row[TOUCHED] += weight
             if skip <= at < lookup:
                 held = rest if at == lookup - 1 else tokens
-                rows[found, BLOCKS] += weight
-                rows[found, TOKENS] += weight * held
-                rows[found, BYTES] += weight * size
-                rows[found, POSITIONS] += weight * (held * at * tokens + held * (held - 1) // 2)
+                row[BLOCKS] += weight
+                row[TOKENS] += weight * held
+                row[BYTES] += weight * size
+                row[POSITIONS] += weight * (held * at * tokens + held * (held - 1) // 2)
                 if at == lookup - 1:
-                    rows[found, FULL] += weight
+                    row[FULL] += weight
         if taken > 0:
             tree_add(tree, run + 1, -taken, now)
             state[0] -= taken
