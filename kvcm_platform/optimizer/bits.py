@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit, types
+from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
+
+from .compiled import compiled
 
 GOLDEN = 0x9E3779B97F4A7C15 - 2**64
 """2^64 by the golden ratio, as an int64."""
@@ -33,13 +35,13 @@ set_bits: Any = intrinsic(_define_set_bits)
 """How many bits of an int64 are set."""
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def highest_bit(word: int) -> int:
     """Place of the highest bit set in a word of 64 bits that is not 0."""
     return int(63 - leading_zeros(word))
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def mix64(value: int) -> Any:
     """An int64 without any pattern of `value`: the finalizer of splitmix64 (Steele, Lea, Flood 2014).
 

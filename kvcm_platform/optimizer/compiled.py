@@ -38,7 +38,7 @@ def compiled(function: Function) -> Function:
 def _stamp(folder: Path) -> str:
     """Changes with the files of a folder and of what all of them build on."""
     digest = hashlib.sha256()
-    for source in (*sorted(folder.glob("*.py")), folder.parent / "trace.py", Path(__file__)):
+    for source in (*sorted(folder.glob("*.py")), *sorted(Path(__file__).parent.glob("*.py"))):
         facts = source.stat()
         digest.update(f"{source.name} {facts.st_mtime_ns} {facts.st_size}\n".encode())
     return digest.hexdigest()

@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.lib.format import open_memmap
 from numpy.typing import NDArray
 
 from kvcm_platform.core.errors import invalid
 
 from .bits import GOLDEN, mix64
+from .compiled import compiled
 from .curve import Progress
 from .trace import Event, Int8, Int32, Int64, Trace, TraceHeader, TraceInstance
 from .traces import open_trace
@@ -229,7 +229,7 @@ def _prompt_lengths(count: int, seed: int) -> Int32:
     return np.clip(lengths, 1, 64).astype(np.int32)
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _uniform(state: Int64) -> float:
     """Above 0 and below 1. Own numbers: the same whatever thread draws them."""
     state[0] += 1
@@ -237,20 +237,20 @@ def _uniform(state: Int64) -> float:
     return (float(bits >> np.uint64(11)) + 0.5) / 9007199254740992.0
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _normal(state: Int64) -> float:
     """Box and Muller (1958)."""
     return float(np.sqrt(-2.0 * np.log(_uniform(state))) * np.cos(2.0 * np.pi * _uniform(state)))
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _draw(shares: NDArray[np.float64], state: Int64) -> int:
     """A place in cumulative shares."""
     found: Any = np.searchsorted(shares, _uniform(state))
     return int(min(found, len(shares) - 1))
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _plan(
     begin: int,
     end: int,
@@ -328,7 +328,7 @@ def _plan(
         state[2] += fresh[now]
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _fill(
     begin: int,
     end: int,

@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from kvcm_platform.core.errors import Code, DomainError
 
 from ..bits import highest_bit
+from ..compiled import compiled
 from ..curve import Curve, Definition, Progress, Unit
 from ..trace import Int32, Int64, Trace
 from . import stack
@@ -114,7 +114,7 @@ def _links_of(
     return links
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _find_links(
     first_request: int,
     instance: Int32,
@@ -168,7 +168,7 @@ def _find_links(
     return links
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _by_source(part: Int32, filled: Int64, target: Int32, blocks: Int32) -> None:
     for at in range(len(part)):
         place = filled[part[at, 0]]
@@ -188,7 +188,7 @@ def _empty_set(size: int) -> tuple[Int64, Int64]:
             return np.zeros(places[-1], dtype=np.int64), np.array(places, dtype=np.int64)
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _add(pending: Int64, places: Int64, value: int) -> None:
     for level in range(len(places) - 1):
         word = places[level] + (value >> 6)
@@ -199,7 +199,7 @@ def _add(pending: Int64, places: Int64, value: int) -> None:
         value >>= 6
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _remove(pending: Int64, places: Int64, value: int) -> None:
     for level in range(len(places) - 1):
         word = places[level] + (value >> 6)
@@ -209,7 +209,7 @@ def _remove(pending: Int64, places: Int64, value: int) -> None:
         value >>= 6
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _largest(pending: Int64, places: Int64) -> int:
     value = 0
     for level in range(len(places) - 2, -1, -1):
@@ -217,7 +217,7 @@ def _largest(pending: Int64, places: Int64) -> int:
     return value
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _replay(
     first_request: int,
     instance: Int32,

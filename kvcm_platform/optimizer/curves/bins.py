@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from kvcm_platform.core.errors import invalid
 
 from ..bits import leading_zeros
+from ..compiled import compiled
 
 Int32 = NDArray[np.int32]
 Int64 = NDArray[np.int64]
@@ -22,7 +22,7 @@ OCTAVE_BITS = 7
 MOST_CAPACITIES = 100_000
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def code_of(value: int) -> int:
     """Number of the log-linear bin of a value >= 0: linear below 2^8, then 128 bins for each doubling."""
     shift: int = max(0, 64 - leading_zeros(value) - OCTAVE_BITS - 1)
@@ -50,7 +50,7 @@ class Edges:
         return len(self.values)
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def find_bin(value: int, edges: Int64, first: Int32) -> int:
     """The first edge that is not below a value >= 0; `len(edges)` where there is none."""
     code = code_of(value)

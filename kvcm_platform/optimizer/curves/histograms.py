@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numba import njit
 
+from ..compiled import compiled
 from ..curve import Progress
 from ..trace import Int32, Int64, Trace
 from .bins import Edges, edges_of, find_bin, log_linear
@@ -89,14 +89,14 @@ def access_counts(trace: Trace, on_progress: Progress | None = None) -> AccessCo
     return AccessCounts(edges.values[:length].copy(), found[:length, 0].copy(), found[:length, 1].copy())
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _count_ends(offset: Int64, path: Int32, counts: Int32) -> None:
     for request in range(len(offset) - 1):
         if offset[request + 1] > offset[request]:
             counts[path[offset[request + 1] - 1]] += 1
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _sum_up(begin: int, parent: Int32, counts: Int32) -> None:
     """Children have higher numbers than their parents, so downwards each is complete when it is added."""
     for at in range(len(parent) - 1, -1, -1):
@@ -104,7 +104,7 @@ def _sum_up(begin: int, parent: Int32, counts: Int32) -> None:
             counts[parent[at]] += counts[begin + at]
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _bin_counts(counts: Int32, edges: Int64, first: Int32, found: Int64) -> None:
     for at in range(len(counts)):
         row = find_bin(counts[at], edges, first)

@@ -30,8 +30,8 @@ def lru_curve(
 
     `capacities` in blocks or bytes (`unit`), ascending in the answer, each once; None: 128 of each
     doubling up to all distinct blocks. `series` has `evicted_blocks`: those that left the cache, counted
-    after each request, which is what a second tier would be given. Requests longer than the capacity leave their first blocks (DEEP)
-    or their last ones (ROOT) in the cache.
+    after each request, which is what a second tier would be given. Requests longer than the capacity
+    leave their first blocks (DEEP) or their last ones (ROOT) in the cache.
 
     Raises UNSUPPORTED for a trace that reads and writes apart, INVALID_ARGUMENT for bad capacities or for
     bytes where the size of blocks is unknown.
@@ -92,9 +92,8 @@ class StackRun:
         if (units == 1).all():
             return np.minimum(self.edges.values, int(self.state[0]))
         instance = np.asarray(self.trace.instance, dtype=np.int32)
-        found: Int64 = stack.resident_blocks(
-            self.tree, self.trace.requests, instance, units, self.edges.values
-        )
+        found = np.zeros(len(self.edges), dtype=np.int64)
+        stack.resident_blocks(self.tree, self.trace.requests, instance, units, self.edges.values, found)
         return found
 
     def curve(self, definition: Definition, capacities: Int64) -> Curve:

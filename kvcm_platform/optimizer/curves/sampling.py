@@ -14,11 +14,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numba import njit
 
 from kvcm_platform.core.errors import invalid
 
 from ..bits import GOLDEN, mix64, set_bits
+from ..compiled import compiled
 from ..curve import Curve, Definition, Float64, Progress, Touch, Unit
 from ..trace import Int32, Int64, Trace
 from . import stack
@@ -215,7 +215,7 @@ def _part(on_progress: Progress | None, begin: float, end: float) -> Progress:
     return tell
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _mark(counts: Int32, least: int, ties: int, bits: Int64) -> None:
     for at in range(len(counts)):
         if counts[at] > least or (counts[at] == least and ties > 0):
@@ -223,7 +223,7 @@ def _mark(counts: Int32, least: int, ties: int, bits: Int64) -> None:
             bits[at >> 6] |= np.int64(1) << (at & 63)
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _choose(count: int, one_in: int, start: int, hot: Int64, chosen: Int64) -> None:
     """Bits of the hot blocks and of one in `one_in` of the others, by a mixed number of each."""
     for at in range(count):
@@ -232,14 +232,14 @@ def _choose(count: int, one_in: int, start: int, hot: Int64, chosen: Int64) -> N
             chosen[at >> 6] |= bit
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _count_bits(bits: Int64, ranks: Int32) -> None:
     """`ranks` (words + 1): bits set in all words before."""
     for at in range(len(bits)):
         ranks[at + 1] = ranks[at] + set_bits(bits[at])
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _sampled_pass(
     first_request: int,
     instance: Int32,

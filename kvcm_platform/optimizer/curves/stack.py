@@ -9,9 +9,9 @@ them it takes the first ones in order. So one query and one update of the tree d
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from ..compiled import compiled
 from .bins import find_bin
 
 Int32 = NDArray[np.int32]
@@ -24,7 +24,7 @@ WIDTH = 8
 """A row is a cache line of int64."""
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def tree_append(tree: Int64, at: int, value: int) -> None:
     """Makes `at` (from 1, one after the other) the last element of a Fenwick tree."""
     step = 1
@@ -34,7 +34,7 @@ def tree_append(tree: Int64, at: int, value: int) -> None:
     tree[at] = value
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def tree_add(tree: Int64, at: int, value: int, last: int) -> None:
     """Adds to element `at` of a tree whose last element is `last`."""
     while at <= last:
@@ -42,7 +42,7 @@ def tree_add(tree: Int64, at: int, value: int, last: int) -> None:
         at += at & -at
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def tree_sum(tree: Int64, at: int) -> int:
     """Sum of the elements 1..at."""
     found = 0
@@ -52,7 +52,7 @@ def tree_sum(tree: Int64, at: int) -> int:
     return int(found)
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def count_blocks(
     row: Int64, begin: int, end: int, lookup: int, tokens: int, last_tokens: int, size: int
 ) -> None:
@@ -66,7 +66,7 @@ def count_blocks(
     row[POSITIONS] += held * begin * tokens + held * (held - 1) // 2
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def stack_pass(
     first_request: int,
     instance: Int32,
@@ -212,10 +212,11 @@ def stack_pass(
         state[0] += count * unit
 
 
-@njit(cache=True, nogil=True)
-def resident_blocks(tree: Int64, requests: int, instance: Int32, units: Int64, edges: Int64) -> Int64:
-    """Blocks in a stack cut at each edge (E, in units), after all requests: whole blocks from the top."""
-    found = np.zeros(len(edges), dtype=np.int64)
+@compiled
+def resident_blocks(
+    tree: Int64, requests: int, instance: Int32, units: Int64, edges: Int64, found: Int64
+) -> None:
+    """`found` (E): blocks in a stack cut at each edge (in units), after all requests, whole from the top."""
     held = tree_sum(tree, requests)
     above = 0
     blocks = 0
@@ -231,4 +232,3 @@ def resident_blocks(tree: Int64, requests: int, instance: Int32, units: Int64, e
         above += here
         blocks += here // unit
     found[edge:] = blocks
-    return found

@@ -7,9 +7,9 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from ..compiled import compiled
 from ..curve import Curve, Definition, Progress, Unit
 from ..trace import Int32, Int64, Trace
 from . import stack
@@ -68,7 +68,7 @@ def ttl_curve(
     return replace(curve, series=series)
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _hold(held: Float64, found: int, blocks: int, gap: int, size: int) -> None:
     held[found, 0] += blocks
     held[found, 1] += float(blocks) * gap
@@ -76,7 +76,7 @@ def _hold(held: Float64, found: int, blocks: int, gap: int, size: int) -> None:
     held[found, 3] += float(blocks) * size * gap
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _ttl_pass(
     first_request: int,
     instance: Int32,
@@ -145,7 +145,7 @@ def _ttl_pass(
         left[now] = count
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _open_tails(
     times: Int64,
     left: Int32,
