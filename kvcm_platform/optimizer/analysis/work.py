@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -26,6 +26,7 @@ from kvcm_platform.optimizer.curves import (
 )
 from kvcm_platform.optimizer.curves.sampling import SEEDS, sampled_curve
 from kvcm_platform.optimizer.policies import simulate
+from kvcm_platform.optimizer.roi import cost_from_json, exact_best
 from kvcm_platform.optimizer.trace import Trace
 from kvcm_platform.optimizer.traces import TraceReadError, open_trace, select
 
@@ -130,6 +131,7 @@ def _lru(trace: Trace, spec: AnalysisSpec, plan: JobPlan, tell: Progress) -> dic
     wanted = {
         *capacities_resolve(_asked(trace, spec), sizes_of(trace), spec.unit),
         *tier_capacities(pairs),
+        *_best_capacity(trace, spec, found.total),
     }
     total, splits = found.total, []
     if wanted:
@@ -162,6 +164,23 @@ def _lru(trace: Trace, spec: AnalysisSpec, plan: JobPlan, tell: Progress) -> dic
             "tiers": splits,
         },
     }
+
+
+def _best_capacity(trace: Trace, spec: AnalysisSpec, total: Curve) -> list[int]:
+    """The capacity that is worth most of all, which need not be a point of the curve; none where nothing is
+    known of worth."""
+    if spec.cost is None or spec.unit != Unit.BLOCKS:
+        return []
+
+    def compute(capacities: Sequence[int] | None) -> Curve:
+        return total if capacities is None else lru_curve(trace, capacities, touch=Touch(spec.touch))
+
+    try:
+        best = exact_best(compute, cost_from_json(spec.cost))[1]
+    except DomainError:
+        # The document of the run says why.
+        return []
+    return [best.capacity] if best.index >= 0 else []
 
 
 def _sampled(trace: Trace, spec: AnalysisSpec, tell: Progress) -> dict[str, Any]:

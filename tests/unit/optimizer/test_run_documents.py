@@ -2,14 +2,28 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from kvcm_platform.optimizer.analysis.document import ranked, worth_document
+from kvcm_platform.optimizer.analysis.plan import JobPlan, Part, plan_to_json
 from kvcm_platform.optimizer.analysis.printed import PrintedRun, run_html
-from kvcm_platform.optimizer.analysis.results import Found
-from kvcm_platform.optimizer.analysis.spec import spec_from_json
+from kvcm_platform.optimizer.analysis.results import Found, found_of
+from kvcm_platform.optimizer.analysis.spec import spec_from_json, spec_to_json
+from kvcm_platform.optimizer.analysis.work import analyse
 from kvcm_platform.optimizer.curve import curve_to_json
-from kvcm_platform.optimizer.roi import GIB, CostModel, ModelCost, StorageTier, cost_to_json
+from kvcm_platform.optimizer.curves import lru_curve
+from kvcm_platform.optimizer.generate import Shape, generate_into
+from kvcm_platform.optimizer.roi import (
+    GIB,
+    PRESETS,
+    CostModel,
+    ModelCost,
+    StorageTier,
+    best_capacity,
+    cost_to_json,
+)
 
 from .curves_by_hand import curve
 
@@ -64,3 +78,21 @@ def test_the_page_of_a_run_shows_them_and_its_histograms() -> None:
         "Best capacity: 10 GiB",
     ):
         assert words in page
+
+
+def test_a_run_knows_the_best_of_all_capacities(tmp_path: Path) -> None:
+    """Beyond 256 blocks the one pass has no point at every capacity: between them is looked, too."""
+    trace = generate_into(tmp_path / "trace", 4000, seed=3, shape=Shape(system_prompts=200))
+    cost = CostModel(PRESETS["llama-3.1-8b"], tiers=(StorageTier("disk", 0.73),))
+    spec = spec_from_json({"policies": ["lru"], "cost": cost_to_json(cost)})
+    order = {
+        "trace": str(tmp_path / "trace"),
+        "spec": spec_to_json(spec),
+        "plan": plan_to_json(JobPlan(Part.LRU, "lru", (), "lru", 1, 1.0)),
+    }
+    document = worth_document(found_of([analyse(order, lambda share: None)]), cost)
+    every = best_capacity(lru_curve(trace, range(1, trace.distinct_blocks + 1)), cost)
+
+    assert every.capacity > 256
+    assert document["curves"]["lru"]["best"]["capacity"] == every.capacity
+    assert document["curves"]["lru"]["best"]["net_money_month"] == pytest.approx(every.net_money_month)
