@@ -57,14 +57,14 @@ class Weights:
     """A capacity of C holds C // unit_size units; 1 where the unit is blocks."""
 
 
-def chunks(trace: Trace, blocks: int = CHUNK_BLOCKS, *, has_path: bool = True) -> Iterator[Chunk]:
-    """Each request in one piece; a piece has `blocks` blocks or one request more. `path` may be left out."""
+def chunks(trace: Trace, *, has_path: bool = True) -> Iterator[Chunk]:
+    """Each request in one piece; a piece has CHUNK_BLOCKS blocks or one request more. `path` may stay out."""
     block_tokens = weights_of(trace, Unit.BLOCKS).block_tokens
     begin = 0
     while begin < trace.requests:
-        least = int(trace.offset[begin]) + blocks
+        least = int(trace.offset[begin]) + CHUNK_BLOCKS
         end = int(np.searchsorted(trace.offset, least, side="left"))
-        end = min(trace.requests, max(begin + 1, end), begin + blocks)
+        end = min(trace.requests, max(begin + 1, end), begin + CHUNK_BLOCKS)
         offset = np.array(trace.offset[begin : end + 1], dtype=np.int64)
         path = trace.path[offset[0] : offset[-1]] if has_path else trace.path[:0]
         instance = np.array(trace.instance[begin:end], dtype=np.int32)
