@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import orjson
 
 from kvcm_platform.core.errors import invalid
@@ -13,14 +15,15 @@ from kvcm_platform.core.errors import invalid
 from ..answers.export import curve_document, curves_csv
 from ..answers.hot_prefixes import hot_prefixes, prefixes_to_json
 from ..answers.shape import hit_rate_at
-from ..answers.thinning import thinned
-from ..curve import Events, Touch, Unit
-from ..curves import LruAnalysis, Window, lru_analysis
+from ..answers.thinning import at_points, curves_merge, thinned
+from ..curve import Curve, Events, Touch, Unit
+from ..curves import LruAnalysis, Window, lru_analysis, lru_curve
 from ..report import Line, Report, Scheme, Table, Worth, curves_png, report_html, report_text, reuse_bars
 from ..report.content import MOST_LINES
 from ..roi import (
     CostModel,
     best_of,
+    exact_best,
     rank,
     roi,
     roi_to_json,
@@ -71,7 +74,7 @@ def _made(
     found = _analysed(options, trace) if has_turns else None
     lines = []
     if found:
-        lines.append(Line("lru", found.total))
+        lines.append(Line("lru", _with_best(options, trace, found.total, cost)))
     for policy in policies:
         if policy == "lru" and found and Events(options.events) is Events.TURN and not options.delay:
             continue
@@ -97,6 +100,23 @@ def _made(
         notes=notes_of(trace),
     )
     return report, found
+
+
+def _with_best(options: argparse.Namespace, trace: Trace, total: Curve, cost: CostModel | None) -> Curve:
+    """The curve with the capacity that is worth most of all among its points."""
+    if cost is None or options.unit != Unit.BLOCKS:
+        return total
+
+    def compute(capacities: Sequence[int] | None) -> Curve:
+        if capacities is None:
+            return total
+        with bar(options, "lru") as told:
+            return lru_curve(trace, capacities, touch=Touch(options.touch), on_progress=told)
+
+    curve, best = exact_best(compute, cost)
+    if best.index < 0:
+        return total
+    return curves_merge([total, at_points(curve, np.array([best.index]))])
 
 
 def _analysed(options: argparse.Namespace, trace: Trace) -> LruAnalysis:

@@ -352,6 +352,10 @@ def test_a_generated_trace_gets_a_report(run: Run, tmp_path: Path) -> None:
     document = json.loads((folder / "report.json").read_text())
     assert [entry["label"] for entry in document["curves"]] == ["lru", "fifo", "belady"]
     assert len(document["scenarios"]) == 2
+    best = json.loads(run("roi", "--trace", tmp_path / "gen", "--model", "llama-3.1-8b", "--json")[1])["roi"][
+        "best"
+    ]
+    assert document["worth"]["best"]["capacity"] == best["capacity"] > 256
     assert len(document["analysis"]["windows"]) > 10
     for words in ("Best capacity", "Hot prefixes", "Over time", "Which scenarios"):
         assert words in out
