@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from datetime import datetime, timedelta
 from typing import Any
 
-from django.db.models import Count, Exists, F, OuterRef, QuerySet, Sum
+from django.db.models import Count, Exists, F, Min, OuterRef, QuerySet, Sum
 
 from apps.common.actor import Actor
 from apps.optimizer_reports.choices import OPEN_JOBS, OPEN_RUNS, JobState, RunState
@@ -56,7 +57,7 @@ def runs_ended(*, at_most: int) -> list[OptimizerRun]:
     return list(runs.prefetch_related("groups")[:at_most])
 
 
-def runs_failed(*, since: Any) -> list[OptimizerRun]:
+def runs_failed(*, since: datetime) -> list[OptimizerRun]:
     """Runs that failed after a moment, newest first."""
     runs = OptimizerRun.objects.filter(state=RunState.FAILED.value, ended_at__gte=since)
     return list(runs.order_by("-id").prefetch_related("groups")[:1000])
@@ -96,6 +97,15 @@ def open_estimate_seconds() -> float:
     left = F("estimate_seconds") * (1.0 - F("progress"))
     jobs = OptimizerJob.objects.filter(state__in=OPEN_JOBS).aggregate(total=Sum(left))
     return round(jobs["total"] or 0.0, 3)
+
+
+def job_waiting_longest(*, now: datetime) -> timedelta | None:
+    """How long the first of the queued jobs has waited; None where none waits, or some job goes on."""
+    jobs = OptimizerJob.objects.order_by()
+    if jobs.filter(state=JobState.RUNNING.value).exists():
+        return None
+    oldest = jobs.filter(state=JobState.QUEUED.value).aggregate(first=Min("created_at"))["first"]
+    return None if oldest is None else max(timedelta(), now - oldest)
 
 
 def jobs_by_state() -> dict[str, int]:

@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 
 import structlog
-from django.db import transaction
+from django.db import InterfaceError, OperationalError, connection, transaction
 
 from apps.common.queue import OPTIMIZER_TASK, enqueue
 from apps.optimizer_reports.choices import JobKind, JobState
@@ -73,7 +73,7 @@ def job_carry_out(
         _fail(lease, f"its process cannot be started: {error}")
         return False
     try:
-        is_held = _wait(lease, process, beat_seconds, begun + most_seconds)
+        is_held = _wait(lease, process, beat_seconds, most_seconds)
     except BaseException:
         process.kill()
         raise
@@ -87,16 +87,28 @@ def job_carry_out(
     return _finish(lease, process, busy)
 
 
-def _wait(lease: Lease, process: JobProcess, beat_seconds: float, deadline: float) -> bool:
+def _wait(lease: Lease, process: JobProcess, beat_seconds: float, most_seconds: float) -> bool:
     """Whether the job is still the caller's at the end of its process."""
+    deadline = time.monotonic() + most_seconds
     while not process.wait(beat_seconds):
-        if not lease_beat(lease, process.progress):
+        if not _beat(lease, process.progress):
             process.kill()
             return False
         if time.monotonic() > deadline:
             process.kill()
-            process.failure = f"it took longer than {MOST_SECONDS / 3600:g} hours"
+            process.failure = f"it took longer than {most_seconds / 3600:g} hours"
+            break
     return True
+
+
+def _beat(lease: Lease, progress: float) -> bool:
+    """As lease_beat; while the database is away the work goes on, and its lease is looked at afterwards."""
+    try:
+        return lease_beat(lease, progress)
+    except (OperationalError, InterfaceError) as error:
+        log.warning("a job of the optimizer cannot be noted", job=lease.job.pk, error=str(error))
+        connection.close()
+        return True
 
 
 def _order(lease: Lease, memory_bytes: int) -> Order:

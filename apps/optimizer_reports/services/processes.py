@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 import threading
@@ -11,11 +12,13 @@ from typing import IO, Any
 import orjson
 
 import kvcm_platform
-from kvcm_platform.optimizer.analysis.order import MOST_RESULT_BYTES, Order
+from kvcm_platform.optimizer.analysis.order import MOST_RESULT_BYTES, Order, out_of_memory
 
 _ROOT = Path(kvcm_platform.__path__[0]).parent
 _MOST_STDERR = 1 << 16
 _MOST_LINE = 1 << 16
+_NO_MEMORY = re.compile("memory allocation of|bad_alloc|out of memory|cannot allocate memory", re.IGNORECASE)
+"""How libraries that are not Python say it before they abort."""
 
 
 class JobProcess:
@@ -31,6 +34,7 @@ class JobProcess:
         self.peak_bytes = 0
         self.failure = ""
         self._is_killed = False
+        self._memory_bytes = order.memory_bytes
         self._process = subprocess.Popen(  # noqa: S603 - our own module
             [sys.executable, "-m", "kvcm_platform.optimizer.analysis"],
             stdin=subprocess.PIPE,
@@ -87,7 +91,10 @@ class JobProcess:
             return "it was ended"
         if status == -9:
             return "the system ended its process: memory is short"
-        lines = bytes(self._last_words).decode(errors="replace").strip().splitlines()
+        words = bytes(self._last_words).decode(errors="replace")
+        if _NO_MEMORY.search(words):
+            return out_of_memory(self._memory_bytes)
+        lines = words.strip().splitlines()
         how = f"signal {-status}" if status < 0 else f"status {status}"
         return f"its process ended with {how}" + (f": {lines[-1][:500]}" if lines else "")
 

@@ -21,7 +21,7 @@ from typing import BinaryIO
 import orjson
 
 from kvcm_platform.core.errors import Code, DomainError
-from kvcm_platform.optimizer.analysis.order import NICENESS, Order, packed, result_header
+from kvcm_platform.optimizer.analysis.order import NICENESS, Order, out_of_memory, packed, result_header
 
 _PROGRESS_SECONDS = 0.2
 _OUT_OF_MEMORY_SCORE = "800"
@@ -41,8 +41,7 @@ def main() -> int:
     except DomainError as error:
         _send(stdout, {"failed": {"code": error.code.value, "message": error.message}})
     except MemoryError:
-        limit = order.memory_bytes >> 20
-        message = f"it needs more memory than a job may have, {limit} MiB (KVCM_OPTIMIZER_MEMORY_MB)"
+        message = out_of_memory(order.memory_bytes)
         _send(stdout, {"failed": {"code": Code.CAPACITY.value, "message": message}})
     except OSError as error:
         _send(stdout, {"failed": {"code": Code.IO_ERROR.value, "message": str(error)}})

@@ -57,3 +57,9 @@ def unpacked(content: bytes) -> dict[str, Any]:
     """The inverse of `packed`."""
     found: dict[str, Any] = orjson.loads(zstandard.decompress(content, max_output_size=MOST_UNPACKED_BYTES))
     return found
+
+
+def out_of_memory(memory_bytes: int) -> str:
+    """What is said of a job that was refused memory."""
+    limit = f"{memory_bytes >> 20} MiB" if memory_bytes else "what there is"
+    return f"it needs more memory than a job may have, {limit} (KVCM_OPTIMIZER_MEMORY_MB)"
