@@ -22,6 +22,7 @@ from .compiled import compiled
 from .curve import Progress
 from .trace import Event, Int8, Int32, Int64, Trace, TraceHeader, TraceInstance
 from .traces import open_trace
+from .traces.columns import take_room
 from .traces.directories import new_directory
 from .traces.header import header_write
 
@@ -74,7 +75,7 @@ def generate(
     """
     shape = shape or Shape()
     make: Columns = columns or _in_memory
-    _check(requests, shape)
+    _check(requests, seed, shape)
     plan = _Plan.zeros(requests)
     start = np.random.default_rng(seed).integers(2**62)
     state = np.array([start, 0, 0, 0], dtype=np.int64)
@@ -152,13 +153,17 @@ def generate_into(
             requests,
             seed=seed,
             shape=shape,
-            columns=lambda name, kind, length: open_memmap(
-                directory / f"{name}.npy", mode="w+", dtype=kind, shape=(length,)
-            ).view(np.ndarray),
+            columns=lambda name, kind, length: _column(directory / f"{name}.npy", kind, length),
             on_progress=on_progress,
         )
         header_write(trace.header, directory)
     return open_trace(target)
+
+
+def _column(path: Path, kind: Any, length: int) -> NDArray[Any]:
+    column = open_memmap(path, mode="w+", dtype=kind, shape=(length,))
+    take_room(path, path.stat().st_size)
+    return column.view(np.ndarray)
 
 
 def header_of(seed: int, shape: Shape) -> TraceHeader:
@@ -193,13 +198,14 @@ class _Plan:
         )
 
 
-def _check(requests: int, shape: Shape) -> None:
+def _check(requests: int, seed: int, shape: Shape) -> None:
     limits = {
         "requests": (requests, 1, MOST_REQUESTS),
         "instances": (shape.instances, 1, MOST_INSTANCES),
         "system_prompts": (shape.system_prompts, 1, 1_000_000),
         "block_tokens": (shape.block_tokens, 1, 1_000_000),
         "block_bytes": (shape.block_bytes, 0, 2**40),
+        "seed": (seed, 0, 2**62),
         "mean_interval_us": (shape.mean_interval_us, 1, 10**9),
     }
     for name, (value, least, most) in limits.items():

@@ -42,6 +42,20 @@ class TraceInstance:
     group: str = ""
 
 
+MAX_BLOCK_TOKENS = 1 << 20
+MAX_BLOCK_BYTES = 1 << 40
+"""Larger ones are no sizes of blocks, and sums of them would not fit 64 bits."""
+
+
+def instance_checked(instance: TraceInstance) -> TraceInstance:
+    """The instance itself. Raises ValueError for sizes of blocks out of range."""
+    if not 1 <= instance.block_tokens <= MAX_BLOCK_TOKENS:
+        raise ValueError(f"blocks of {instance.block_tokens} tokens: 1 to {MAX_BLOCK_TOKENS:,} are possible")
+    if not 0 <= instance.block_bytes <= MAX_BLOCK_BYTES:
+        raise ValueError(f"blocks of {instance.block_bytes} bytes: up to {MAX_BLOCK_BYTES:,} are possible")
+    return instance
+
+
 @dataclass(frozen=True, slots=True)
 class BadLine:
     """A line or record that was skipped. `number` counts from 1."""

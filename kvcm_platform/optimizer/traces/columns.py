@@ -35,7 +35,8 @@ class NpyWriter:
         column = np.asarray(values)
         if column.dtype != self.dtype:
             column = column.astype(self.dtype, casting="same_kind")
-        np.ascontiguousarray(column).tofile(self._file)
+        # Not tofile: of a full disk it says no more than how many were written.
+        self._file.write(np.ascontiguousarray(column).data)
         self.length += len(column)
 
     def flush(self) -> None:
@@ -91,10 +92,22 @@ class GrowingColumn:
         self.path.unlink()
 
     def _map(self, capacity: int) -> NDArray[Any]:
-        os.truncate(self.path, HEADER_BYTES + capacity * self.dtype.itemsize)
+        take_room(self.path, HEADER_BYTES + capacity * self.dtype.itemsize)
         mapped = np.memmap(self.path, dtype=self.dtype, mode="r+", offset=HEADER_BYTES, shape=(capacity,))
         # A plain array over the map: numba compiles one signature, and slices are cheap.
         return np.asarray(mapped).view(np.ndarray)
+
+
+def take_room(path: Path, size_bytes: int) -> None:
+    """Makes a file so long, with room on the disk for all of it.
+
+    Through a memory map a full disk would be a signal that kills the process. Raises OSError.
+    """
+    with path.open("r+b") as file:
+        try:
+            os.posix_fallocate(file.fileno(), 0, size_bytes)
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, str(path)) from error
 
 
 def map_column(path: Path, dtype: DTypeLike) -> NDArray[Any]:

@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from kvcm_platform.optimizer.trace import BadLine, TraceHeader, TraceInstance
+from kvcm_platform.optimizer.trace import BadLine, TraceHeader, TraceInstance, instance_checked
 
 VERSION = 1
 FILE = "header.json"
@@ -25,13 +25,24 @@ def header_from_json(data: dict[str, Any]) -> TraceHeader:
     return TraceHeader(
         name=str(data["name"]),
         format=str(data["format"]),
-        instances=tuple(TraceInstance(**instance) for instance in data["instances"]),
+        instances=tuple(_instance(instance) for instance in data["instances"]),
         types=tuple(str(name) for name in data["types"]),
         start_us=int(data["start_us"]),
         has_partial_blocks=bool(data["has_partial_blocks"]),
         bad_lines=tuple(BadLine(**bad) for bad in data["bad_lines"]),
         bad_line_count=int(data["bad_line_count"]),
         notes=tuple(str(note) for note in data.get("notes", ())),
+    )
+
+
+def _instance(data: dict[str, Any]) -> TraceInstance:
+    return instance_checked(
+        TraceInstance(
+            instance_id=str(data["instance_id"]),
+            block_tokens=int(data["block_tokens"]),
+            block_bytes=int(data.get("block_bytes", 0)),
+            group=str(data.get("group", "")),
+        )
     )
 
 

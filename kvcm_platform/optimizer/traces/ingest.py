@@ -9,7 +9,13 @@ from dataclasses import replace
 from pathlib import Path
 
 from kvcm_platform.optimizer.curve import Progress
-from kvcm_platform.optimizer.trace import Trace, TraceHeader, TraceInstance
+from kvcm_platform.optimizer.trace import (
+    MAX_BLOCK_BYTES,
+    MAX_BLOCK_TOKENS,
+    Trace,
+    TraceHeader,
+    TraceInstance,
+)
 
 from .detection import detect
 from .directories import new_directory
@@ -26,6 +32,8 @@ from .source_request import ONE_INSTANCE, BadLines, ReadOptions, SourceRequest
 from .store import open_trace
 
 MAX_BAD_LINES = 100
+MAX_PROMPT_TOKENS = 1 << 31
+"""The sum of the positions of so many tokens fits 64 bits."""
 _READING_SHARE = 0.8
 """Of the whole work, roughly; the rest gives path ids."""
 _TELL_EVERY = 64
@@ -56,9 +64,14 @@ def ingest(
     Raises TraceReadError (see its codes), OSError, and what `on_progress` raises; nothing is left behind.
     """
     source, target = Path(source), Path(target)
-    for option, value in (("block_tokens", block_tokens), ("block_bytes", block_bytes)):
-        if value is not None and value <= 0:
-            raise TraceReadError("bad_option", f"{option} must be positive, not {value}", field=option)
+    for option, value, most in (
+        ("block_tokens", block_tokens, MAX_BLOCK_TOKENS),
+        ("block_bytes", block_bytes, MAX_BLOCK_BYTES),
+    ):
+        if value is not None and not 0 < value <= most:
+            raise TraceReadError(
+                "bad_option", f"{option} is {value}; 1 to {most:,} are possible", field=option
+            )
     chosen = _format(source, source_format)
     bad_lines = BadLines(max_bad_lines)
     options = ReadOptions(bad_lines, block_tokens, block_bytes, as_turns)
@@ -151,11 +164,13 @@ class _Reading:
 
     def _add(self, request: SourceRequest) -> None:
         columns = self.columns
+        told = self._options.instances.get(request.instance)
+        if told is not None and len(request.keys) * told.block_tokens > MAX_PROMPT_TOKENS:
+            raise ValueError(f"more than {MAX_PROMPT_TOKENS:,} tokens in its blocks")
         if columns.requests >= self._max_requests:
             raise TraceReadError("too_many_requests", f"more than {self._max_requests:,} requests")
         columns.append(request, ONE_INSTANCE if self._one_namespace else request.instance)
         if not self.has_partial_blocks:
-            told = self._options.instances.get(request.instance)
             read_n = len(request.keys) if request.read_n is None else request.read_n
             self.has_partial_blocks = (
                 told is not None and 0 < request.input_tokens < read_n * told.block_tokens

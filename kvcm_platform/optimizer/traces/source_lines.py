@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from codecs import BOM_UTF8
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -41,7 +42,8 @@ def open_source(path: Path) -> Iterator[Source]:
 
 
 class Lines:
-    """The lines of a stream with their numbers, from 1; blank ones are left out.
+    """The lines of a stream with their numbers, from 1; blank ones are left out, and so is
+    the mark that some editors put at the beginning of a file.
 
     A line longer than `max_line_bytes` is not kept: it comes as None. A packed file that ends too early or
     is damaged ends the lines; `damage` then says how. Raises TraceReadError too_large after `max_bytes`.
@@ -75,6 +77,8 @@ class Lines:
                 return
             self.number += 1
             self.add_bytes(len(line))
+            if self.number == 1 and line.startswith(BOM_UTF8):
+                line = line[len(BOM_UTF8) :]
             if len(line) >= limit and not line.endswith(b"\n"):
                 line = None
                 self._skip_line()

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
-from kvcm_platform.optimizer.trace import BadLine, Event, TraceInstance
+from kvcm_platform.optimizer.trace import BadLine, Event, TraceInstance, instance_checked
 
 from .errors import TraceReadError
 from .source_lines import Lines
@@ -68,6 +68,20 @@ NOT_BROUGHT = "turn that looked up blocks which it did not bring: they are not c
 """The note on lookups whose end nobody wrote; the last block of a prompt changes when the answer fills it."""
 
 
+MOST_NOTES = 100
+OTHER_NOTES = "something else left out or assumed"
+
+
+class Notes(Counter[str]):
+    """How often what was noted. Texts come from the trace: those after MOST_NOTES different ones are one."""
+
+    def __setitem__(self, note: str, count: int) -> None:
+        if note in self or len(self) < MOST_NOTES:
+            super().__setitem__(note, count)
+        else:
+            super().__setitem__(OTHER_NOTES, self[OTHER_NOTES] + count)
+
+
 @dataclass(slots=True)
 class ReadOptions:
     """What a reader is told and what it tells.
@@ -82,19 +96,22 @@ class ReadOptions:
     block_bytes: int | None = None
     as_turns: bool | None = None
     instances: dict[str, TraceInstance] = field(default_factory=dict)
-    notes: Counter[str] = field(default_factory=Counter)
+    notes: Counter[str] = field(default_factory=Notes)
 
     def instance(
         self, name: str, *, block_tokens: int | None = None, block_bytes: int = 0, group: str = ""
     ) -> TraceInstance:
-        """What is known of an instance; at its first request this is what its trace says of it there."""
+        """What is known of an instance; at its first request this is what its trace says of it there.
+
+        Raises ValueError for sizes that cannot be.
+        """
         known = self.instances.get(name)
         if known is None:
             said = self.block_tokens or block_tokens
             if said is None:
                 said = DEFAULT_BLOCK_TOKENS
                 self.notes[f"blocks of {said} tokens assumed: the trace does not say it"] += 1
-            known = TraceInstance(name, said, self.block_bytes or block_bytes, group)
+            known = instance_checked(TraceInstance(name, said, self.block_bytes or block_bytes, group))
             self.instances[name] = known
         return known
 

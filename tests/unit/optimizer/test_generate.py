@@ -93,3 +93,10 @@ def test_bad_shapes_are_refused(requests: int, shape: Shape, field: str) -> None
     with pytest.raises(DomainError) as refused:
         generate(requests, shape=shape)
     assert refused.value.field == field
+
+
+@pytest.mark.parametrize("seed", [-1, 2**70])
+def test_bad_seeds_are_refused(seed: int) -> None:
+    with pytest.raises(DomainError) as refused:
+        generate(1, seed=seed)
+    assert refused.value.field == "seed"

@@ -47,13 +47,20 @@ def read_kv_events(lines: Lines, options: ReadOptions) -> Iterator[SourceRequest
         for number, value in _unpacked(lines, options):
             try:
                 requests = events.read(number, value)
-            except (ValueError, TypeError, OverflowError) as error:
+            except (ValueError, TypeError, OverflowError, RecursionError) as error:
                 options.bad_lines.add(number, str(error))
                 continue
-            yield from requests
+            yield from _counted(requests, lines)
         return
     for _, requests in json_values(lines, options.bad_lines, events.read):
-        yield from requests
+        yield from _counted(requests, lines)
+
+
+def _counted(requests: list[SourceRequest], lines: Lines) -> Iterator[SourceRequest]:
+    """Counts the blocks before those stored: the dump names only the parent, so they grow with its square."""
+    for request in requests:
+        lines.add_bytes(8 * request.skip_n)
+        yield request
 
 
 def _unpacked(lines: Lines, options: ReadOptions) -> Iterator[tuple[int, Any]]:
@@ -75,7 +82,8 @@ def _unpacked(lines: Lines, options: ReadOptions) -> Iterator[tuple[int, Any]]:
             for value in unpacker:
                 lines.number += 1
                 yield lines.number, value
-        except (ValueError, msgpack.UnpackException) as error:
+        except (ValueError, TypeError, msgpack.UnpackException) as error:
+            # TypeError: a map with a key that Python has no map for.
             options.bad_lines.add(lines.number + 1, f"not msgpack from byte {unpacker.tell():,} on: {error}")
             return
     if unpacker.tell() < fed:

@@ -10,6 +10,7 @@ import numpy as np
 from kvcm_platform.core.traces import BLOCK_TOKENS, IS_CHAINED, TraceFormat, record_parser
 from kvcm_platform.optimizer.traces.chained_keys import chain_ids
 from kvcm_platform.optimizer.traces.json_lines import json_objects
+from kvcm_platform.optimizer.traces.request_columns import MOST_US
 from kvcm_platform.optimizer.traces.source_lines import Lines
 from kvcm_platform.optimizer.traces.source_request import (
     ONE_INSTANCE,
@@ -17,6 +18,8 @@ from kvcm_platform.optimizer.traces.source_request import (
     ReadOptions,
     SourceRequest,
 )
+
+_OUT_OF_RANGE_US = 4.0 * MOST_US
 
 
 def public_reader(trace_format: TraceFormat) -> Reader:
@@ -32,7 +35,7 @@ def public_reader(trace_format: TraceFormat) -> Reader:
                 options.instance(instance, block_tokens=block_tokens)
                 ids = record.ids if record.ids.typecode == "q" else _based(record.ids, record.base)
                 yield SourceRequest(
-                    round(record.at_seconds * 1e6),
+                    _microseconds(record.at_seconds),
                     ids if is_chained else chain_ids(ids),
                     instance,
                     type=record.type,
@@ -43,6 +46,11 @@ def public_reader(trace_format: TraceFormat) -> Reader:
                 )
 
     return read
+
+
+def _microseconds(seconds: float) -> int:
+    """Of a time that is out of range, one that still is: a trace may say 1e308, which no integer is."""
+    return round(max(-_OUT_OF_RANGE_US, min(_OUT_OF_RANGE_US, seconds * 1e6)))
 
 
 def _based(ids: array[int], base: int) -> array[int]:

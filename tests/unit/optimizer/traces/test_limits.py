@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import gzip
 import json
 import signal
@@ -13,7 +14,9 @@ from typing import Any
 import pytest
 import zstandard
 
+from kvcm_platform.optimizer.generate import generate_into
 from kvcm_platform.optimizer.traces import TraceReadError, ingest, open_trace
+from tests.support.small_disk import small_disk
 
 from .reading import write_lines
 
@@ -38,6 +41,8 @@ class TestLimits:
             ({"max_bytes": 9_999}, "too_large"),
             ({"block_tokens": 0}, "bad_option"),
             ({"block_bytes": -1}, "bad_option"),
+            ({"block_tokens": 2**70}, "bad_option"),
+            ({"block_bytes": 2**62}, "bad_option"),
         ],
     )
     def test_they_are_errors_with_a_code(
@@ -77,6 +82,54 @@ class TestLimits:
         assert trace.requests == 2
         assert [bad.number for bad in trace.header.bad_lines] == [2, 3, 4]
 
+    @pytest.mark.parametrize("at", [1e308, -1e308])
+    def test_a_time_that_no_integer_holds_is_a_bad_line(self, at: float, tmp_path: Path) -> None:
+        made = mooncake(3)
+        made[1]["timestamp"] = at
+        trace = ingest(write_lines(tmp_path / "a", made), tmp_path / "t")
+        assert [(bad.number, bad.reason) for bad in trace.header.bad_lines] == [(2, "a time out of range")]
+
+    def test_more_tokens_than_positions_can_be_summed_up_of_are_a_bad_line(self, tmp_path: Path) -> None:
+        made = [*mooncake(2), {**mooncake(1)[0], "hash_ids": list(range(2049))}]
+        trace = ingest(write_lines(tmp_path / "a", made), tmp_path / "t", block_tokens=1 << 20)
+        assert [bad.number for bad in trace.header.bad_lines] == [3]
+
+    def test_the_mark_of_an_editor_is_no_part_of_the_first_line(self, tmp_path: Path) -> None:
+        raw = write_lines(tmp_path / "source", mooncake(3)).read_bytes()
+        (tmp_path / "a").write_bytes(b"\xef\xbb\xbf" + raw.replace(b"\n", b"\r\n"))
+        trace = ingest(tmp_path / "a", tmp_path / "t")
+        assert (trace.requests, trace.header.bad_line_count) == (3, 0)
+
+    def test_notes_are_bounded(self, tmp_path: Path) -> None:
+        lookup = {"source": "i", "trigger_time_us": 1, "type": "GetCacheLocation", "keys": [1]}
+        others = [{**lookup, "type": f"Other{n}"} for n in range(300)]
+        trace = ingest(write_lines(tmp_path / "a", [lookup, *others]), tmp_path / "t")
+        assert len(trace.header.notes) == 101
+        # One is of the block size, 99 are of events.
+        assert "201 x something else left out or assumed" in trace.header.notes
+
+    @pytest.mark.parametrize(
+        ("member", "value"), [("block_tokens", 0), ("block_tokens", 2**40), ("block_bytes", -1)]
+    )
+    def test_sizes_of_blocks_that_cannot_be_are_no_trace(
+        self, member: str, value: int, source: Path, tmp_path: Path
+    ) -> None:
+        """The header of a Parquet file goes the same way."""
+        ingest(source, tmp_path / "t")
+        header = json.loads((tmp_path / "t" / "header.json").read_bytes())
+        header["instances"][0][member] = value
+        (tmp_path / "t" / "header.json").write_text(json.dumps(header))
+        with pytest.raises(TraceReadError, match=f"blocks of {value}") as refused:
+            open_trace(tmp_path / "t")
+        assert refused.value.code == "not_a_trace"
+
+    def test_sizes_that_a_capture_says_and_cannot_be_are_bad_lines(self, tmp_path: Path) -> None:
+        told = {"instance_id": "i", "block_tokens": 16, "block_bytes": 2**63}
+        lookup = {"source": "i", "trigger_time_us": 1, "type": "GetCacheLocation", "keys": [1]}
+        records = [{"kvcm_capture": 1, "instances": [told]}, lookup]
+        trace = ingest(write_lines(tmp_path / "a", records), tmp_path / "t")
+        assert [bad.number for bad in trace.header.bad_lines] == [1]
+
     def test_nothing_usable_is_an_error_that_says_why(self, tmp_path: Path) -> None:
         (tmp_path / "a").write_bytes(b'{"timestamp": "x"}\n')
         with pytest.raises(TraceReadError, match="no requests; line 1: timestamp is not a number") as refused:
@@ -102,6 +155,25 @@ class TestLimits:
         trace = ingest(tmp_path / "a", tmp_path / "t")
         assert trace.requests > 19_000
         assert "damaged" in trace.header.bad_lines[-1].reason
+
+
+class TestFullDisk:
+    """A memory map has no way to say that a disk is full but a signal that kills the process."""
+
+    @pytest.mark.parametrize("megabytes", [1, 2, 3])
+    def test_it_is_an_error_and_nothing_is_left(self, megabytes: int, tmp_path: Path) -> None:
+        source = write_lines(tmp_path / "source", mooncake(20_000))
+        with small_disk(tmp_path / "disk", megabytes=megabytes) as disk:
+            with pytest.raises(OSError, match="No space left") as full:
+                ingest(source, disk.path / "t")
+            assert full.value.errno == errno.ENOSPC
+            assert list(disk.path.iterdir()) == []
+
+    def test_generating_says_so_too(self, tmp_path: Path) -> None:
+        with small_disk(tmp_path / "disk", megabytes=1) as disk:
+            with pytest.raises(OSError, match="No space left"):
+                generate_into(disk.path / "t", 20_000)
+            assert list(disk.path.iterdir()) == []
 
 
 class TestWholeOrNothing:

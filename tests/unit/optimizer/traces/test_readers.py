@@ -11,10 +11,10 @@ import pytest
 
 from kvcm_platform.core.block_keys import chained_block_keys
 from kvcm_platform.optimizer.trace import Trace, TraceInstance
-from kvcm_platform.optimizer.traces import ingest
+from kvcm_platform.optimizer.traces import TraceReadError, ingest
 
 from .naive_paths import check_paths
-from .reading import read_lines, rows
+from .reading import read_lines, rows, write_lines
 
 T = 1_700_000_000_000_000
 
@@ -265,3 +265,29 @@ class TestKvEvents:
         trace = ingest(tmp_path / "a", tmp_path / "t")
         assert [(bad.number, bad.reason) for bad in trace.header.bad_lines] == [(2, reason)]
         assert trace.requests == 1
+
+    def test_what_cannot_be_a_map_ends_the_stream(self, tmp_path: Path) -> None:
+        """A list as a key is msgpack, but no map of Python's."""
+        (tmp_path / "a").write_bytes(msgpack.packb(BATCHES[0]) + b"\x81\x91\x01\x02")
+        trace = ingest(tmp_path / "a", tmp_path / "t")
+        assert trace.requests == 1
+        assert [bad.number for bad in trace.header.bad_lines] == [2]
+
+    def test_payloads_within_payloads_are_a_bad_record(self, tmp_path: Path) -> None:
+        nested = b""
+        for _ in range(3000):
+            nested = msgpack.packb([0, 0, nested])
+        (tmp_path / "a").write_bytes(msgpack.packb(BATCHES[0]) + nested + msgpack.packb(BATCHES[0]))
+        trace = ingest(tmp_path / "a", tmp_path / "t")
+        assert trace.requests == 2
+        assert [bad.number for bad in trace.header.bad_lines] == [2]
+
+    def test_chains_that_are_made_longer_block_by_block_are_bounded(self, tmp_path: Path) -> None:
+        """Each is written whole: their size grows with the square of the dump's."""
+        batches = [[n, [stored([n + 1], n or None)], 0] for n in range(2000)]
+        source = write_lines(tmp_path / "a", batches)
+        size = source.stat().st_size
+        assert ingest(source, tmp_path / "t").blocks == 2000 * 2001 // 2
+        with pytest.raises(TraceReadError) as refused:
+            ingest(source, tmp_path / "u", max_bytes=10 * size)
+        assert refused.value.code == "too_large"
