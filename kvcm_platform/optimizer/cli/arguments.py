@@ -14,6 +14,9 @@ from ..roi.models import PRESETS
 
 _CAPACITIES = "comma-separated: blocks (5000), a share of the distinct blocks (10%%), or a size (64GiB)"
 
+_MOST_SECONDS = 1e11
+"""As microseconds it fits 64 bits, with the time of any request added."""
+
 
 class _Parser(argparse.ArgumentParser):
     """Errors in one line."""
@@ -175,8 +178,8 @@ def _trace_options(command: argparse.ArgumentParser) -> None:
     command.add_argument("--cache", help="where read traces are kept (default: the user's cache directory)")
     command.add_argument("--instance", action="append", help="only this instance; may be repeated")
     command.add_argument("--type", action="append", help="only this type of requests; may be repeated")
-    command.add_argument("--begin", type=float, help="only from this second of the trace on")
-    command.add_argument("--end", type=float, help="only up to this second of the trace")
+    command.add_argument("--begin", type=_seconds, help="only from this second of the trace on")
+    command.add_argument("--end", type=_seconds, help="only up to this second of the trace")
 
 
 def _output_options(command: argparse.ArgumentParser) -> None:
@@ -203,7 +206,9 @@ def _policy_options(command: argparse.ArgumentParser, default: str) -> None:
         help=f"comma-separated, of {', '.join(n for n in KNOWN_POLICIES if n != 'ttl')} (default {default})",
     )
     command.add_argument("--events", choices=[str(events) for events in Events], default=str(Events.TURN))
-    command.add_argument("--delay", type=float, default=0.0, help="seconds until a turn's blocks are written")
+    command.add_argument(
+        "--delay", type=_seconds, default=0.0, help="seconds until a turn's blocks are written"
+    )
     command.add_argument("--seed", type=_natural, default=0, help="of policies that draw")
     command.add_argument(
         "--parameter",
@@ -235,6 +240,13 @@ def _cost_options(command: argparse.ArgumentParser) -> None:
         action="append",
         help="NAME:PRICE[:GBPS[:MS[:SIZE]]]: price of a GiB-month, GB/s, latency, capacity; may be repeated",
     )
+
+
+def _seconds(text: str) -> float:
+    value = float(text)
+    if not abs(value) <= _MOST_SECONDS:  # Not a number is not either.
+        raise argparse.ArgumentTypeError(f"between -{_MOST_SECONDS:g} and {_MOST_SECONDS:g} seconds")
+    return value
 
 
 def _count(text: str) -> int:

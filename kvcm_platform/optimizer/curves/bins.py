@@ -20,6 +20,7 @@ OCTAVE_BITS = 7
 """2^7 = 128 edges an octave: neighbours are less than 0.8 % apart, and below 256 every number is one."""
 
 MOST_CAPACITIES = 100_000
+MOST = 1 << 62
 
 
 @compiled
@@ -80,12 +81,18 @@ def log_linear(most: int, *, per_octave_bits: int = OCTAVE_BITS) -> Int64:
 
 
 def capacities_of(values: Sequence[int] | Int64, field: str = "capacities") -> Int64:
-    """What a caller asks for: each once, ascending. INVALID_ARGUMENT if one is negative or for too many."""
-    found = np.unique(np.asarray(values, dtype=np.int64))
+    """What a caller asks for: each once, ascending. INVALID_ARGUMENT if one is negative or over 2^62, or
+    for too many."""
+    try:
+        found = np.unique(np.asarray(values, dtype=np.int64))
+    except OverflowError:
+        raise invalid(field, f"at most {MOST}") from None
     if not len(found):
         raise invalid(field, "give one at least")
     if found[0] < 0:
         raise invalid(field, f"{found[0]} is negative")
+    if found[-1] > MOST:
+        raise invalid(field, f"{found[-1]} is more than {MOST}")
     if len(found) > MOST_CAPACITIES:
         raise invalid(field, f"{len(found)} are more than {MOST_CAPACITIES}")
     return found

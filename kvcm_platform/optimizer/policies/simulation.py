@@ -20,6 +20,7 @@ from kvcm_platform.optimizer.trace import Trace
 
 MOST_CAPACITIES = 10_000
 UNLIMITED = 2**62
+MOST_US = 2**60
 _CHUNK_BLOCKS = 1_000_000
 """Progress is told after each so many blocks: at most a few tenths of a second of work."""
 _ORPHAN_LOOKS = 8
@@ -267,8 +268,8 @@ def _check_reference(*, events: Events, delay_us: int, unit: Unit) -> None:
 
 
 def _check(trace: Trace, *, events: Events, delay_us: int, unit: Unit) -> None:
-    if delay_us < 0:
-        raise invalid("delay_us", f"{delay_us} is below 0")
+    if not 0 <= delay_us <= MOST_US:
+        raise invalid("delay_us", f"{delay_us} is not between 0 and 2**60")
     if delay_us and events is not Events.READ_WRITE:
         raise invalid("delay_us", "writes can be late only where events is read_write")
     if unit is Unit.BYTES:

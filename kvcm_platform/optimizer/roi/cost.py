@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
@@ -15,6 +14,8 @@ GIB = 1 << 30
 MONTH_SECONDS = 365.25 / 12 * 86400
 """The mean month: 730.5 hours."""
 MOST_TIERS = 8
+MOST = 1e30
+"""Of any number of a cost model, and 1 / MOST the least: products of several are finite and not 0."""
 
 EXAMPLE_EFFECTIVE_FLOPS = 4e14
 """FLOP/s of one accelerator in prefill: 40 % of the 989e12 dense bfloat16 FLOP/s in NVIDIA's data sheet of
@@ -109,9 +110,9 @@ def _check_numbers(cost: CostModel) -> None:
     _not_negative("measured_prompt_tokens", cost.measured_prompt_tokens)
     if not cost.prefill_tokens_per_second:
         _positive("effective_flops", cost.effective_flops)
-    if cost.gpus_per_engine < 1:
+    if not 1 <= cost.gpus_per_engine <= MOST:
         raise invalid("gpus_per_engine", "at least 1")
-    if not (math.isfinite(cost.peak_ratio) and cost.peak_ratio >= 1):
+    if not 1 <= cost.peak_ratio <= MOST:
         raise invalid("peak_ratio", "at least 1: the busiest time has no less than the mean load")
 
 
@@ -131,13 +132,13 @@ def _check_tiers(tiers: tuple[StorageTier, ...]) -> None:
 
 
 def _positive(field: str, value: float) -> None:
-    if not (math.isfinite(value) and value > 0):
-        raise invalid(field, "a number over 0")
+    if not 1 / MOST <= value <= MOST:
+        raise invalid(field, f"a number over 0, at most {MOST:g}")
 
 
 def _not_negative(field: str, value: float) -> None:
-    if not (math.isfinite(value) and value >= 0):
-        raise invalid(field, "a number that is not negative")
+    if value and not 1 / MOST <= value <= MOST:
+        raise invalid(field, f"a number that is not negative, at most {MOST:g}")
 
 
 def cost_to_json(cost: CostModel) -> dict[str, Any]:

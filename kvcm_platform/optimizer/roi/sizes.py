@@ -9,7 +9,7 @@ import numpy as np
 from kvcm_platform.core.errors import invalid
 
 from ..curve import Curve, Float64, Unit
-from ..trace import Trace
+from ..trace import MAX_BLOCK_BYTES, Trace
 from .models import ModelCost
 
 TTL = "ttl"
@@ -50,11 +50,22 @@ def hit_bytes(curve: Curve, block_bytes: float | None = None) -> Float64:
 
 
 def with_block_bytes(trace: Trace, model: ModelCost) -> Trace:
-    """The trace with blocks as large as the model makes them, where it does not say their size itself."""
+    """The trace with blocks as large as the model makes them, where it does not say their size itself.
+
+    Raises DomainError where they would be larger than any block.
+    """
     instances = tuple(
-        one
-        if one.block_bytes
-        else replace(one, block_bytes=max(1, round(one.block_tokens * model.kv_bytes_per_token)))
+        one if one.block_bytes else replace(one, block_bytes=_block_bytes(one.block_tokens, model))
         for one in trace.header.instances
     )
     return replace(trace, header=replace(trace.header, instances=instances))
+
+
+def _block_bytes(block_tokens: int, model: ModelCost) -> int:
+    size = max(1, round(block_tokens * model.kv_bytes_per_token))
+    if size > MAX_BLOCK_BYTES:
+        raise invalid(
+            "kv_bytes_per_token",
+            f"blocks of {block_tokens} tokens would have more than {MAX_BLOCK_BYTES:,} bytes",
+        )
+    return size

@@ -459,6 +459,12 @@ def test_an_anonymized_trace_hits_the_same_and_tells_no_key(
         (["roi", "--trace", "{small}", "--model", "qwen3-8b", "--tier", "disk:x"], "'x'"),
         (["roi", "--trace", "{small}", "--cost-model", "{small}"], "no JSON object"),
         (["generate", "--requests", "0", "--out", "x"], "at least 1"),
+        (["curve", "--trace", "{small}", "--begin", "nan"], "--begin"),
+        (["curve", "--trace", "{small}", "--end", "inf"], "--end"),
+        (["curve", "--trace", "{small}", "--policy", "ttl", "--ttls", "1e300"], "ttls"),
+        (["compare", "--trace", "{small}", "--events", "read_write", "--delay", "inf"], "--delay"),
+        (["compare", "--trace", "{small}", "--events", "read_write", "--delay", "1e13"], "--delay"),
+        (["simulate", "--trace", "{small}", "--block-tokens", str(2**70)], "block_tokens"),
         (["shrink"], "shrink"),
     ],
 )

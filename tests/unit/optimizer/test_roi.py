@@ -24,7 +24,10 @@ from kvcm_platform.optimizer.roi import (
     rank,
     roi,
     roi_to_json,
+    with_block_bytes,
 )
+from kvcm_platform.optimizer.trace import TraceInstance
+from tests.support.optimizer_traces import Turn, trace_of
 
 from .curves_by_hand import curve
 
@@ -293,9 +296,22 @@ def test_cost_model_from_json_takes_presets_and_free_entry() -> None:
             "capacity_bytes",
         ),
         ({"model": "qwen3-8b", "currency": "doubloons"}, "currency"),
+        ({"model": "qwen3-8b", "peak_ratio": 1e308}, "peak_ratio"),
+        ({"model": "qwen3-8b", "gpu_hour_price": 1e308}, "gpu_hour_price"),
+        ({"model": "qwen3-8b", "effective_flops": 1e-308}, "effective_flops"),
+        ({"model": "qwen3-8b", "prefill_tokens_per_second": 1e-320}, "prefill_tokens_per_second"),
+        ({"model": {"preset": "qwen3-8b", "kv_bytes_per_token": 1e300}}, "kv_bytes_per_token"),
     ],
 )
 def test_impossible_cost_models_name_the_member(data: dict[str, object], field: str) -> None:
     with pytest.raises(DomainError) as refused:
         cost_from_json(data)
     assert refused.value.field == field
+
+
+def test_a_model_whose_blocks_are_larger_than_any_is_refused() -> None:
+    cost = cost_from_json({"model": {"preset": "qwen3-8b", "kv_bytes_per_token": 1e20}})
+    trace = trace_of([Turn([1])], (TraceInstance("i0", 16),))
+    with pytest.raises(DomainError) as refused:
+        with_block_bytes(trace, cost.model)
+    assert refused.value.field == "kv_bytes_per_token"

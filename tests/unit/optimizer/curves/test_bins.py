@@ -40,7 +40,7 @@ def test_each_value_finds_the_first_edge_not_below_it() -> None:
 
 def test_capacities_are_sorted_and_bounded() -> None:
     assert capacities_of([5, 1, 5, 0]).tolist() == [0, 1, 5]
-    for bad in ([], [3, -1], range(100_001)):
+    for bad in ([], [3, -1], range(100_001), [2**62 + 1], [2**70]):
         with pytest.raises(DomainError) as refused:
             capacities_of(bad)
         assert refused.value.field == "capacities"
