@@ -16,6 +16,7 @@ from kvcm_platform.optimizer.savings import Saving, saving
 
 AMOUNT_NAMES = tuple(TrafficAmounts.__dataclass_fields__)
 _MINUTE = 60
+_FIRST_HOURS = 2 * 3600
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,10 +97,11 @@ def savings_of_month(month: date, *, acting: Actor) -> SavingsOfMonth:
     amounts = {row.group_name: TrafficAmounts(*(getattr(row, name) for name in AMOUNT_NAMES)) for row in kept}
     counted = SavingsPosition.objects.values_list("hours_done", flat=True).first()
     done = points_done() or begin
-    if counted is not None:
-        fresh_begin, fresh_end = max(begin, counted), min(end, done - done % _MINUTE)
-        for name, more in group_amounts(fresh_begin, fresh_end).items():
-            amounts[name] = amounts.get(name, TrafficAmounts()) + more
+    # Before the first hour is complete there is nothing else.
+    uncounted = done - done % _MINUTE - _FIRST_HOURS if counted is None else counted
+    fresh_begin, fresh_end = max(begin, uncounted), min(end, done - done % _MINUTE)
+    for name, more in group_amounts(fresh_begin, fresh_end).items():
+        amounts[name] = amounts.get(name, TrafficAmounts()) + more
     until = min(end, max(done, begin))
     return _shown(month, begin, until, amounts, acting)
 

@@ -130,6 +130,16 @@ def test_money_by_hand(history: History) -> None:
     assert found.until == datetime(2027, 1, 1, 1, 30, tzinfo=UTC)
 
 
+def test_the_first_hour_of_an_installation_is_shown_while_it_lasts(history: History) -> None:
+    history.held(MONTH + 60, GIB)
+    history.asked(MONTH + 120, 3, 900, 6)
+    history.done(MONTH + 600, 0)
+    assert savings_fold() == 0
+    (group,) = savings_of_month(date(2027, 1, 1), acting=ADMIN).groups
+    assert (group.amounts.hit_tokens, group.amounts.known_seconds) == (6, 540)
+    assert group.amounts.byte_seconds == pytest.approx(540 * GIB)
+
+
 def test_tiers_are_filled_in_their_order(history: History) -> None:
     cost_model_add(acting=ADMIN, name="hand", settings=COST)
     history.held(MONTH - 60, 5 * GIB)
