@@ -100,7 +100,9 @@ class TestBailian:
             self.record([1], chat_id=12, parent_chat_id=11, turn=3, type="text"),
             self.record([1], chat_id=13, parent_chat_id=-1, turn=1, type="text"),
         )
-        assert [r.session for r in read_trace(turns, TraceFormat.BAILIAN)] == ["10", "10", "10", "13"]
+        read = list(read_trace(turns, TraceFormat.BAILIAN))
+        assert [r.session for r in read] == ["10", "10", "10", "13"]
+        assert [r.type for r in read] == ["text"] * 4
 
 
 class TestWeka:
@@ -131,6 +133,13 @@ class TestWeka:
             (40, "a", [1, 4]),
         ]
         assert (found[3].input_tokens, found[3].output_tokens) == (192, 3)
+        assert {r.type for r in found} == {"s"}
+
+    def test_ids_that_mean_the_same_in_all_sessions_stay_as_they_are(self) -> None:
+        sessions = [
+            {"id": name, "hash_id_scope": "global", "requests": [self.request(0, [1])]} for name in "ab"
+        ]
+        assert [r.block_keys for r in read_trace(lines(*sessions), TraceFormat.WEKA)] == [[1], [1]]
 
     def test_a_sub_agent_may_have_sub_agents(self) -> None:
         inner = {"t": 2, "requests": [self.request(3, [9])]}

@@ -82,7 +82,7 @@ def _unpacked(lines: Lines, options: ReadOptions) -> Iterator[tuple[int, Any]]:
             for value in unpacker:
                 lines.number += 1
                 yield lines.number, value
-        except (ValueError, TypeError, msgpack.UnpackException) as error:
+        except (ValueError, TypeError, OverflowError, msgpack.UnpackException) as error:
             # TypeError: a map with a key that Python has no map for.
             options.bad_lines.add(lines.number + 1, f"not msgpack from byte {unpacker.tell():,} on: {error}")
             return
