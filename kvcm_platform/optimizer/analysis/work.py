@@ -144,6 +144,7 @@ def _lru(trace: Trace, spec: AnalysisSpec, plan: JobPlan, tell: Progress) -> dic
         )
         splits = [split.to_json() for split in tiers(exact, pairs)] if pairs else []
         total = curves_merge([exact, thinned(total, _TOTAL_POINTS)])
+    tell(1.0)
     parts = found.to_json()
     return {
         "curve": curve_to_json(total),

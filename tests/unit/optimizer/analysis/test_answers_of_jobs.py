@@ -16,7 +16,10 @@ from kvcm_platform.optimizer.analysis.reading import trace_facts
 from kvcm_platform.optimizer.analysis.results import curves_merge, found_of
 from kvcm_platform.optimizer.analysis.spec import spec_from_json, spec_to_json
 from kvcm_platform.optimizer.analysis.work import analyse
+from kvcm_platform.optimizer.curves import lru_curve
 from kvcm_platform.optimizer.policies import simulate
+from kvcm_platform.optimizer.roi import cost_from_json, roi
+from kvcm_platform.optimizer.trace import TraceInstance
 from kvcm_platform.optimizer.traces import SourceFormat
 from tests.support.optimizer_traces import Turn, trace_of
 
@@ -106,3 +109,24 @@ def test_late_writes_hit_less(traced: SimpleNamespace) -> None:
     ).curves["lru"]
     assert late.definition.delay_us == 20_000 and late.definition.events == "read_write"
     assert late.hit_blocks[0] < at_once.hit_blocks[8]
+
+
+def test_the_capacity_that_is_worth_most_is_among_the_points(monkeypatch: pytest.MonkeyPatch) -> None:
+    chance = random.Random(3)
+    turns = [
+        Turn([chance.randrange(700), *range(chance.randint(0, 6))], at_us=number * 1_000_000)
+        for number in range(3000)
+    ]
+    instances = (TraceInstance("i", block_tokens=16, block_bytes=1 << 20),)
+    trace = trace_of(turns, instances)
+    monkeypatch.setattr("kvcm_platform.optimizer.analysis.work.open_trace", lambda _: trace)
+    every = lru_curve(trace, range(1, trace.distinct_blocks + 1))
+    for price in (0.3, 0.5, 1.0):
+        cost = {"model": "qwen3-8b", "tiers": [{"name": "t", "price_per_gib_month": price}]}
+        worth = roi(every, cost_from_json(cost)).net_money_month
+        found = run(
+            SimpleNamespace(trace=trace), policies=["lru"], has_bound=False, hot_prefixes=0, cost=cost
+        ).curves["lru"]
+        of_points = roi(found, cost_from_json(cost)).net_money_month
+        assert worth.max() > 0
+        assert of_points.max() == pytest.approx(worth.max())
