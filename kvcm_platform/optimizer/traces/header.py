@@ -9,6 +9,8 @@ from typing import Any
 
 from kvcm_platform.optimizer.trace import BadLine, TraceHeader, TraceInstance, instance_checked
 
+from .request_columns import MOST_US
+
 VERSION = 1
 FILE = "header.json"
 
@@ -27,12 +29,19 @@ def header_from_json(data: dict[str, Any]) -> TraceHeader:
         format=str(data["format"]),
         instances=tuple(_instance(instance) for instance in data["instances"]),
         types=tuple(str(name) for name in data["types"]),
-        start_us=int(data["start_us"]),
+        start_us=_start_us(data["start_us"]),
         has_partial_blocks=bool(data["has_partial_blocks"]),
         bad_lines=tuple(BadLine(**bad) for bad in data["bad_lines"]),
         bad_line_count=int(data["bad_line_count"]),
         notes=tuple(str(note) for note in data.get("notes", ())),
     )
+
+
+def _start_us(value: Any) -> int:
+    start_us = int(value)
+    if not 0 <= start_us <= MOST_US:
+        raise ValueError(f"start_us is {start_us}")
+    return start_us
 
 
 def _instance(data: dict[str, Any]) -> TraceInstance:

@@ -26,14 +26,12 @@ from .in_order import put_in_order
 from .parquet import ParquetSource
 from .progress import Throttle
 from .readers.registry import reader_of
-from .request_columns import RequestColumns
+from .request_columns import MAX_PROMPT_TOKENS, RequestColumns
 from .source_lines import Lines, Source, open_source
 from .source_request import ONE_INSTANCE, BadLines, ReadOptions, SourceRequest
 from .store import open_trace
 
 MAX_BAD_LINES = 100
-MAX_PROMPT_TOKENS = 1 << 31
-"""The sum of the positions of so many tokens fits 64 bits."""
 _READING_SHARE = 0.8
 """Of the whole work, roughly; the rest gives path ids."""
 _TELL_EVERY = 64

@@ -23,7 +23,7 @@ from kvcm_platform.optimizer.trace import Event, Trace, TraceHeader
 from .errors import TraceReadError
 from .header import header_from_json, header_to_json
 from .progress import Throttle
-from .request_columns import MOST_US, RequestColumns, session_hash
+from .request_columns import MAX_PROMPT_TOKENS, MOST_US, RequestColumns, session_hash
 from .source_request import ONE_INSTANCE, ReadOptions
 
 HEADER_MEMBER = "kvcm_trace"
@@ -132,11 +132,17 @@ class ParquetSource:
             self.rows = int(self._scan.select(pl.len()).collect().item())
             told = pl.read_parquet_metadata(path).get(HEADER_MEMBER)
             self.header = header_from_json(json.loads(told)) if told else None
-        except (pl.exceptions.PolarsError, ValueError, KeyError, TypeError) as error:
+        except (pl.exceptions.PolarsError, ValueError, KeyError, TypeError, RecursionError) as error:
             raise TraceReadError("unreadable", f"{path.name} is no Parquet of a trace: {error}") from error
         for name in ("at_us", "keys"):
             if name not in self._given:
                 raise TraceReadError("unreadable", f"{path.name} has no column {name}", field=name)
+        inner = _inner(self._given["keys"])
+        if inner is None or not (inner.is_integer() or inner == pl.String):
+            kind = self._given["keys"]
+            raise TraceReadError(
+                "unreadable", f"{path.name}: keys are {kind}, not lists of numbers", field="keys"
+            )
 
     def read(
         self,
@@ -181,13 +187,31 @@ class ParquetSource:
             elif name == "session" and self._given[name] == pl.String:
                 found.append(pl.col(name))
             else:
-                value = pl.col(name).cast(kind, strict=True)
+                value = _plain(name, self._given[name]).cast(kind, strict=True)
                 found.append(
                     value
                     if name in ("session", "read_n", "keys", "at_us")
                     else value.fill_null(defaults.get(name, 0))
                 )
         return found
+
+
+def _inner(kind: pl.DataType) -> pl.DataType | None:
+    """Of a list, what is in it."""
+    return getattr(kind, "inner", None)
+
+
+def _plain(name: str, kind: pl.DataType) -> pl.Expr:
+    """A column as numbers: keys of 64 bits without a sign get one, times are microseconds."""
+    column = pl.col(name)
+    if name == "keys" and _inner(kind) == pl.UInt64:
+        lists = column.arr.to_list() if isinstance(kind, pl.Array) else column
+        return lists.list.eval(pl.element().reinterpret(signed=True))
+    if isinstance(kind, pl.Datetime | pl.Duration):
+        return column.dt.cast_time_unit("us")
+    if kind == pl.Date:
+        return column.cast(pl.Datetime("us"))
+    return column
 
 
 def _usable(frame: pl.DataFrame, done: int, options: ReadOptions) -> pl.DataFrame:
@@ -220,6 +244,7 @@ def _append(
     if one_namespace:
         instances = pl.Series([ONE_INSTANCE]).new_from_index(0, len(frame))
     start_us = header.start_us if header is not None else 0
+    _check_tokens(frame, options)
     columns.append_many(
         {
             "at_us": frame["at_us"].to_numpy() + start_us,
@@ -234,6 +259,15 @@ def _append(
         frame["length"].to_numpy(),
         frame["keys"].explode(empty_as_null=False).to_numpy(),
     )
+
+
+def _check_tokens(frame: pl.DataFrame, options: ReadOptions) -> None:
+    most = MAX_PROMPT_TOKENS // max(one.block_tokens for one in options.instances.values())
+    long = frame.filter(pl.col("length") > most)
+    for name, length in long.select("instance", "length").iter_rows():
+        if length * options.instances[name].block_tokens > MAX_PROMPT_TOKENS:
+            told = f"a request has more than {MAX_PROMPT_TOKENS:,} tokens in its blocks"
+            raise TraceReadError("too_large", told)
 
 
 def _numbers(names: pl.Series, numbers: dict[str, int]) -> Any:

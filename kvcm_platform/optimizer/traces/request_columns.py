@@ -32,6 +32,8 @@ COLUMNS = {
 MAX_NAMES = 10_000
 MOST_US = 2**60
 """Of a time, to either side of 0: sums of two still fit."""
+MAX_PROMPT_TOKENS = 1 << 31
+"""The sum of the positions of so many tokens fits 64 bits."""
 _CODES = {np.int64: "q", np.int32: "i", np.int8: "b"}
 _FLUSH_REQUESTS = 1 << 14
 _FLUSH_BLOCKS = 1 << 18

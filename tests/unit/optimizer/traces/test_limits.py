@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import gzip
 import json
+import shutil
 import signal
 import subprocess
 import sys
@@ -15,7 +16,7 @@ import pytest
 import zstandard
 
 from kvcm_platform.optimizer.generate import generate_into
-from kvcm_platform.optimizer.traces import TraceReadError, ingest, open_trace
+from kvcm_platform.optimizer.traces import TraceReadError, directories, ingest, open_trace
 from tests.support.small_disk import small_disk
 
 from .reading import write_lines
@@ -224,3 +225,42 @@ class TestWholeOrNothing:
             with pytest.raises(TraceReadError) as refused:
                 open_trace(tmp_path / "t")
             assert refused.value.code == "not_a_trace"
+
+    def test_a_directory_that_another_process_swept_before_it_had_its_lock(
+        self, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Between making the directory and locking it, it looks like that of a dead process."""
+        real, seen = directories.flock, []
+
+        def sweep_first(lock: Any, operation: int) -> None:
+            if not seen:
+                seen.append(1)
+                for left in tmp_path.glob("*.part"):
+                    shutil.rmtree(left)
+            real(lock, operation)
+
+        monkeypatch.setattr(directories, "flock", sweep_first)
+        assert ingest(source, tmp_path / "t").requests == 300
+        assert sorted(path.name for path in tmp_path.iterdir()) == ["source", "t"]
+
+    def test_it_is_locked_until_it_has_its_name(
+        self, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Else a process killed between the two would leave a directory that nobody may remove."""
+        real = Path.rename
+        locked: list[bool] = []
+
+        def rename(path: Path, target: Path) -> Path:
+            if path.is_dir():
+                locked.append((path / "lock").exists())
+            return real(path, target)
+
+        monkeypatch.setattr(Path, "rename", rename)
+        ingest(source, tmp_path / "t")
+        assert locked == [True]
+        assert not (tmp_path / "t" / "lock").exists()
+
+    def test_an_empty_directory_of_a_killed_process_goes(self, source: Path, tmp_path: Path) -> None:
+        (tmp_path / ".t.0123.part").mkdir()
+        ingest(source, tmp_path / "t")
+        assert sorted(path.name for path in tmp_path.iterdir()) == ["source", "t"]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -130,6 +132,9 @@ def test_unusable_rows_are_told_and_limited(tmp_path: Path) -> None:
         (pl.DataFrame({"at_us": [1]}), "no column keys"),
         (pl.DataFrame({"keys": [[1]]}), "no column at_us"),
         (pl.DataFrame({"at_us": ["now"], "keys": [[1]]}), "conversion"),
+        (pl.DataFrame({"at_us": [1], "keys": [1]}), "keys are Int64, not lists of numbers"),
+        (pl.DataFrame({"at_us": [1], "keys": [[1.5]]}), "Float64"),
+        (pl.DataFrame({"at_us": [1], "keys": [[{"a": 1}]]}), "Struct"),
     ],
 )
 def test_other_tables_are_refused(frame: pl.DataFrame, reason: str, tmp_path: Path) -> None:
@@ -137,6 +142,54 @@ def test_other_tables_are_refused(frame: pl.DataFrame, reason: str, tmp_path: Pa
     with pytest.raises(TraceReadError, match=reason) as refused:
         ingest(tmp_path / "a.parquet", tmp_path / "t")
     assert refused.value.code == "unreadable"
+
+
+@pytest.mark.parametrize("unit", ["ms", "us", "ns"])
+def test_dates_and_spans_are_times_whatever_their_unit(unit: Any, tmp_path: Path) -> None:
+    moments = [datetime(2026, 1, 1, tzinfo=UTC), datetime(2026, 1, 1, 0, 0, 7, tzinfo=UTC)]
+    spans = [timedelta(seconds=2), timedelta(seconds=9)]
+    for name, values in (
+        ("a", pl.Series(moments, dtype=pl.Datetime(unit, "UTC"))),
+        ("b", pl.Series(spans, dtype=pl.Duration(unit))),
+        ("c", pl.Series(moments, dtype=pl.Datetime(unit, "UTC")).cast(pl.Date)),
+    ):
+        pl.DataFrame({"at_us": values, "keys": [[1], [2]]}).write_parquet(tmp_path / name)
+    dates = ingest(tmp_path / "a", tmp_path / "ta")
+    assert dates.header.start_us == moments[0].timestamp() * 1e6
+    assert dates.at_us.tolist() == [0, 7_000_000]
+    assert ingest(tmp_path / "b", tmp_path / "tb").at_us.tolist() == [2_000_000, 9_000_000]
+    assert ingest(tmp_path / "c", tmp_path / "tc").header.start_us == dates.header.start_us
+
+
+def test_keys_without_a_sign_are_the_same_bits_with_one(tmp_path: Path) -> None:
+    keys = pl.Series([[2**64 - 1, 5], []], dtype=pl.List(pl.UInt64))
+    pl.DataFrame({"at_us": [1, 2], "keys": keys}).write_parquet(tmp_path / "a")
+    pairs = pl.Series([[2**63, 5]], dtype=pl.Array(pl.UInt64, 2))
+    pl.DataFrame({"at_us": [1], "keys": pairs}).write_parquet(tmp_path / "b")
+    assert [row[2] for row in rows(ingest(tmp_path / "a", tmp_path / "ta"))] == [[-1, 5], []]
+    assert [row[2] for row in rows(ingest(tmp_path / "b", tmp_path / "tb"))] == [[-(2**63), 5]]
+
+
+@pytest.mark.parametrize(
+    "told", ["[" * 100_000, '{"kvcm_trace": 1}', json.dumps({"kvcm_trace": 1, "start_us": 2**70})]
+)
+def test_a_header_that_we_did_not_write_is_refused(told: str, tmp_path: Path) -> None:
+    if "start_us" in told:
+        save_parquet(read_lines(tmp_path, made(2)), tmp_path / "own")
+        own = json.loads(pl.read_parquet_metadata(tmp_path / "own")["kvcm_trace"])
+        told = json.dumps({**own, "start_us": 2**70})
+    pl.DataFrame({"at_us": [1], "keys": [[1]]}).write_parquet(tmp_path / "a", metadata={"kvcm_trace": told})
+    with pytest.raises(TraceReadError) as refused:
+        ingest(tmp_path / "a", tmp_path / "t")
+    assert refused.value.code == "unreadable"
+
+
+def test_more_tokens_than_positions_can_be_summed_up_of_are_refused(tmp_path: Path) -> None:
+    pl.DataFrame({"at_us": [1], "keys": [list(range(2049))]}).write_parquet(tmp_path / "a")
+    with pytest.raises(TraceReadError, match="more than 2,147,483,648 tokens") as refused:
+        ingest(tmp_path / "a", tmp_path / "t", block_tokens=1 << 20)
+    assert refused.value.code == "too_large"
+    assert ingest(tmp_path / "a", tmp_path / "t", block_tokens=1 << 19).blocks == 2049
 
 
 def test_a_damaged_file_is_refused(tmp_path: Path) -> None:
