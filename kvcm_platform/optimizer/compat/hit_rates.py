@@ -11,6 +11,7 @@ from typing import TextIO
 
 import numpy as np
 
+from kvcm_platform.core.errors import invalid
 from kvcm_platform.optimizer.compat.replay import Piece, ReferenceReplay, lookups_of
 from kvcm_platform.optimizer.compat.settings import ReferenceSettings
 from kvcm_platform.optimizer.curve import Progress
@@ -33,6 +34,9 @@ COLUMNS = (
     "AccExternalHitRate",
     "AccHitRate",
 )
+
+MOST_NAME_BYTES = 200
+"""Of an instance: a file's name has 255."""
 
 
 @dataclass(slots=True)
@@ -61,6 +65,8 @@ def write_hit_rates(
     instances in the order of the trace (the reference: in that of a hash table). Files appear when they are
     whole. Raises OSError, INVALID_ARGUMENT as `ReferenceReplay` does, and what `on_progress` raises.
     """
+    for one in trace.header.instances:
+        _check_name(one.instance_id)
     folder.mkdir(parents=True, exist_ok=True)
     summaries = [InstanceSummary(one.instance_id) for one in trace.header.instances]
     replay = ReferenceReplay(trace, settings, counts_sizes=True)
@@ -83,6 +89,15 @@ def write_hit_rates(
         for part in unfinished.values():
             part.unlink(missing_ok=True)
     return summaries
+
+
+def _check_name(instance_id: str) -> None:
+    if (
+        not instance_id
+        or len(instance_id.encode()) > MOST_NAME_BYTES
+        or any(sign in instance_id for sign in "/\\\0")
+    ):
+        raise invalid("trace", f"its instance {instance_id[:40]!r} cannot be part of a file's name")
 
 
 def _lines(trace: Trace, piece: Piece, summaries: list[InstanceSummary]) -> Iterator[tuple[int, str]]:

@@ -86,7 +86,7 @@ def simulate(
     chosen = _policy(policy)
     settings = _parameters(chosen, parameters or {})
     sizes = _capacities(capacities)
-    _check(trace, events=events, delay_us=delay_us, unit=unit)
+    _check(trace, events=events, delay_us=delay_us, unit=unit, seed=seed)
     counts_bytes = unit is Unit.BYTES
     is_deep = touch is Touch.DEEP or not chosen.has_touch_order
     is_closed = chosen.closed_deep if is_deep else chosen.closed_root
@@ -267,7 +267,9 @@ def _check_reference(*, events: Events, delay_us: int, unit: Unit) -> None:
         raise invalid("events", "the reference simulator has no late writes: turns read and write at once")
 
 
-def _check(trace: Trace, *, events: Events, delay_us: int, unit: Unit) -> None:
+def _check(trace: Trace, *, events: Events, delay_us: int, unit: Unit, seed: int) -> None:
+    if not 0 <= seed < 2**63:
+        raise invalid("seed", f"{seed} is not between 0 and 2**63 - 1")
     if not 0 <= delay_us <= MOST_US:
         raise invalid("delay_us", f"{delay_us} is not between 0 and 2**60")
     if delay_us and events is not Events.READ_WRITE:

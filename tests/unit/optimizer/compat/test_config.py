@@ -168,6 +168,15 @@ def test_the_table_of_lookups(tmp_path: Path) -> None:
     assert summaries[0].hit_rate == pytest.approx(2 / 7)
 
 
+@pytest.mark.parametrize("name", ["../evil", "a/b", "", "x" * 300])
+def test_names_of_a_trace_stay_in_their_folder(name: str, tmp_path: Path) -> None:
+    trace = trace_of([Turn([1], 0)], (TraceInstance(name, 16),))
+    settings = ReferenceSettings((ReferenceGroup("g", 4, (ReferenceInstance(name, ReferencePolicy.LRU),)),))
+    with pytest.raises(DomainError, match="cannot be part of a file's name"):
+        write_hit_rates(trace, settings, tmp_path / "result")
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_run_that_ends_early_leaves_no_table(tmp_path: Path) -> None:
     def cancel(share: float) -> None:
         raise KeyboardInterrupt

@@ -284,6 +284,8 @@ def test_a_trace_without_requests_has_no_hits() -> None:
         ({"capacities": [0]}, "capacities"),
         ({"delay_us": -1, "events": Events.READ_WRITE}, "delay_us"),
         ({"delay_us": 5}, "delay_us"),
+        ({"seed": -1}, "seed"),
+        ({"seed": 2**63}, "seed"),
         ({"delay_us": 2**62, "events": Events.READ_WRITE}, "delay_us"),
         ({"unit": Unit.BYTES}, "unit"),
         ({"parameters": {"samples": 4}}, "parameters"),
