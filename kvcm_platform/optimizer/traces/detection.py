@@ -35,23 +35,23 @@ def detect(path: Path | str) -> SourceFormat:
 
 
 def _of_lines(lines: Lines) -> SourceFormat:
-    seen = "it has blank lines only"
+    seen = ""
     for count, (number, line) in enumerate(lines):
         if count >= _LINES:
             break
         try:
             record = orjson.loads(line or b"")
         except ValueError:
-            seen = f"line {number} is not JSON but begins with {(line or b'')[:30]!r}"
+            seen = seen or f"line {number} is not JSON but begins with {(line or b'')[:30]!r}"
             continue
         found = _of_record(record)
         if found is not None:
             return found
         if isinstance(record, dict):
-            seen = f"line {number} has the members {', '.join(list(record)[:12])}"
+            seen = seen or f"line {number} has the members {', '.join(list(record)[:12])}"
         else:
-            seen = f"line {number} is neither a JSON object nor a batch of events"
-    raise _unknown(lines.damage or seen)
+            seen = seen or f"line {number} is neither a JSON object nor a batch of events"
+    raise _unknown(lines.damage or seen or "it has blank lines only")
 
 
 def _unknown(seen: str) -> TraceReadError:
