@@ -9,15 +9,16 @@ from __future__ import annotations
 
 from typing import Any
 
-import numba
 import numpy as np
+
+from .compiled import compiled_allocating
 
 QUERY = 0
 _ASKED, _HIT, _CLASS = 0x10, 0x20, 0x0F
 """As core.sampling has them; constants of the compiled code."""
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled_allocating
 def _place(table: Any, ids: Any, block: Any) -> Any:
     """Where a block is in the table, or the free place that it would have."""
     mask = len(table) - 1
@@ -27,7 +28,7 @@ def _place(table: Any, ids: Any, block: Any) -> Any:
     return at
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled_allocating
 def _add(tree: Any, at: int, amount: float) -> None:
     at += 1
     while at < len(tree):
@@ -35,7 +36,7 @@ def _add(tree: Any, at: int, amount: float) -> None:
         at += at & -at
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled_allocating
 def _up_to(tree: Any, at: int) -> float:
     """The sum over the places 0..at."""
     total = 0.0
@@ -46,7 +47,7 @@ def _up_to(tree: Any, at: int) -> float:
     return total
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled_allocating
 def carry_on(
     ids: Any,
     classes: Any,

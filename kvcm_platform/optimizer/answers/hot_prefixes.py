@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numba import njit
 
 from kvcm_platform.core.errors import invalid
 
+from ..compiled import compiled_allocating
 from ..trace import NO_PARENT, NO_SESSION, Int32, Int64, Trace
 
 MOST_NODES = 2000
@@ -138,13 +138,13 @@ def _children(parent: Int32, head: Int32, heads: Int64, number: Int32, count: in
     return np.bincount(of[of != NO_NODE], minlength=count).astype(np.int64)
 
 
-@njit(cache=True, nogil=True)
+@compiled_allocating
 def _count_uses(path: Int32, uses: Int64) -> None:
     for block in path:
         uses[block] += 1
 
 
-@njit(cache=True, nogil=True)
+@compiled_allocating
 def _heads(parent: Int32, uses: Int64) -> Int32:
     """For each path the first path of its node; parents come before their children."""
     head = np.empty(len(parent), dtype=np.int32)
@@ -154,7 +154,7 @@ def _heads(parent: Int32, uses: Int64) -> Int32:
     return head
 
 
-@njit(cache=True, nogil=True)
+@compiled_allocating
 def _walk(
     offset: Int64,
     path: Int32,

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from array import array
 
-import numba
 import numpy as np
 
+from ..compiled import compiled_allocating
 
-@numba.njit(cache=True, nogil=True)
+
+@compiled_allocating
 def _chain(values, block_tokens, keys):  # type: ignore[no-untyped-def]
     state = np.int64(0)
     at = 0

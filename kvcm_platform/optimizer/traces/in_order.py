@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from ..compiled import compiled_allocating
 from .columns import NpyWriter, map_column
 from .path_ids import PathIds
 from .progress import Throttle
@@ -127,7 +127,7 @@ def _fitting(offset: NDArray[np.int64]) -> NDArray[np.int64]:
     return offset[: max(2, fitting)]
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled_allocating
 def _gather(keys, starts, local, gathered):  # type: ignore[no-untyped-def]
     for r in range(len(local) - 1):
         for i in range(local[r], local[r + 1]):

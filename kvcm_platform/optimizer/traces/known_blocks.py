@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from array import array
 
-import numba
 import numpy as np
 
+from ..compiled import compiled_allocating
 from .errors import TraceReadError
 
 MOST = 1 << 25
@@ -56,14 +56,14 @@ class KnownBlocks:
             _fill(self._key, self._table, self._count[0])
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled_allocating
 def _slot(key, mask):  # type: ignore[no-untyped-def]
     h = np.uint64(key)
     h = (h ^ (h >> np.uint64(33))) * np.uint64(0xFF51AFD7ED558CCD)
     return np.int64((h ^ (h >> np.uint64(33))) & np.uint64(mask))
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled_allocating
 def _find(keys, table, key):  # type: ignore[no-untyped-def]
     """Slot of the key, or the empty one where it belongs."""
     mask = len(table) - 1
@@ -73,13 +73,13 @@ def _find(keys, table, key):  # type: ignore[no-untyped-def]
     return slot
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled_allocating
 def _fill(keys, table, count):  # type: ignore[no-untyped-def]
     for block in range(count):
         table[_find(keys, table, keys[block])] = block + 1
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled_allocating
 def _extend(keys, parents, table, count, has_parent, parent, new):  # type: ignore[no-untyped-def]
     """(parent was known, blocks from the root to the last new one, number of that one)."""
     above = -1
@@ -109,7 +109,7 @@ def _extend(keys, parents, table, count, has_parent, parent, new):  # type: igno
     return is_known, depth, above
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled_allocating
 def _walk(keys, parents, last, chain):  # type: ignore[no-untyped-def]
     at = last
     for position in range(len(chain) - 1, -1, -1):

@@ -11,10 +11,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from ..compiled import compiled_allocating
 from .columns import GrowingColumn
 from .errors import TraceReadError
 
@@ -104,7 +104,7 @@ class PathIds:
         return GrowingColumn(self._directory / f"table-{self._tables}.scratch", np.int32, entries)
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled_allocating
 def _slot(parent, instance, key, mask):  # type: ignore[no-untyped-def]
     """Where to begin to look for a child: splitmix64's finalizer over both numbers."""
     h = np.uint64(key) + np.uint64(0x9E3779B97F4A7C15) * np.uint64(
@@ -115,7 +115,7 @@ def _slot(parent, instance, key, mask):  # type: ignore[no-untyped-def]
     return np.int64((h ^ (h >> np.uint64(31))) & np.uint64(mask))
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled_allocating
 def _rehash(old, table, parent, key, instance):  # type: ignore[no-untyped-def]
     mask = len(table) - 1
     for entry in old:
@@ -127,7 +127,7 @@ def _rehash(old, table, parent, key, instance):  # type: ignore[no-untyped-def]
             table[slot] = entry
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled_allocating
 def _assign(  # type: ignore[no-untyped-def]
     keys, offset, instance, path, begin, size, parent, depth, key, path_instance, child, sibling, table
 ):

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
 from kvcm_platform.optimizer.trace import Trace
 
+from ..compiled import compiled_allocating
 from .errors import TraceReadError
 from .store import PATH_COLUMNS, REQUEST_COLUMNS
 
@@ -83,7 +83,7 @@ def _part(trace: Trace, requests: NDArray[np.int64]) -> Trace:
     return Trace(header=trace.header, **columns)
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled_allocating
 def _renumber(paths, starts, offset, path, renumbered, kept, count):  # type: ignore[no-untyped-def]
     """Request r's blocks, from paths[starts[r]], to path[offset[r]:offset[r + 1]] with new numbers."""
     for r in range(len(starts)):

@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-ROOT = Path(__file__).parents[4]
+ROOT = Path(__file__).parents[3]
 
 CALLER = """
 from kvcm_platform.optimizer.compiled import compiled
@@ -53,3 +53,18 @@ def test_a_change_of_a_called_file_is_seen(tmp_path: Path) -> None:
     assert call(tmp_path) == ("2", "1")
     (folder / "callee.py").write_text(CALLEE.format(added=20))
     assert call(tmp_path) == ("21", "0")
+
+
+def test_work_goes_on_where_nothing_may_be_kept() -> None:
+    """As in a container whose folders are all read-only: compiled at each start, and told."""
+    program = "from kvcm_platform.optimizer.bits import highest_bit; print(highest_bit(12))"
+    run = subprocess.run(
+        [sys.executable, "-c", program],
+        env={**os.environ, "PYTHONPATH": str(ROOT), "NUMBA_CACHE_LOCATOR_CLASSES": "IPythonCacheLocator"},
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=120,
+    )
+    assert run.stdout.split() == ["3"]
+    assert "nowhere to keep it" in run.stderr
