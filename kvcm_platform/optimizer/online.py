@@ -158,7 +158,7 @@ class OnlineStack:
         sampled = np.zeros((len(self.owners), sampling.CLASSES))
         hits = np.zeros((len(self.owners), sampling.CLASSES, len(FACTORS)))
         state = carry_on(
-            *(self.ids, self.classes, self.owner_of, *calls),  # type: ignore[arg-type, call-arg]
+            *(self.ids, self.classes, self.owner_of, *calls),
             *(sampling.weights(self.k).astype(np.float64), self._bytes(block_bytes)),
             np.array([self.capacity_bytes * factor for factor in FACTORS]),
             len(FACTORS) if self.has_dropped else PRESENT,
