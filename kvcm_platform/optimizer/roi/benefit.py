@@ -18,7 +18,7 @@ from kvcm_platform.core.errors import invalid
 
 from ..curve import Curve, Float64
 from .cost import GIB, MONTH_SECONDS, CostModel, StorageTier
-from .sizes import capacity_bytes, hit_bytes
+from .sizes import TTL, capacity_bytes, hit_bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +91,11 @@ def roi(curve: Curve, cost: CostModel, *, block_bytes: float | None = None) -> R
         # A tier's hits grow with the capacity, and what it can deliver of them falls.
         most += part * np.concatenate([[1.0], share.delivered_ratio[:-1]])
         storage += share.held_bytes / GIB * share.tier.price_per_gib_month
+    if not parts.has_edges(curve):
+        # What the tiers hold is not known then, only that it is no more than at the point above.
+        most = parts.reached(seconds)
+    else:
+        most = np.where(np.diff(curve.capacities, prepend=0) > 1, most, delivered)
     month = MONTH_SECONDS / span / 3600
     hours = delivered * month
     saved = hours * cost.gpu_hour_price
@@ -128,10 +133,29 @@ class _TierParts:
         served = [self._at(np.minimum(self._held, edge), values) for edge in self._edges]
         return [upper - lower for lower, upper in pairwise(served)]
 
+    def has_edges(self, curve: Curve) -> bool:
+        """Whether all that fits into the tiers up to each edge is a point, so that its hits are known."""
+        edges = np.array([edge for edge in self._edges[1:] if np.isfinite(edge)])
+        above = np.searchsorted(self._held, edges, side="right")
+        unit = 0.0 if curve.definition.policy == TTL else _unit_bytes(curve, self._held)
+        below = np.concatenate([[0.0], self._held])[above]
+        return bool(np.all((above == len(self._held)) | (below + unit > edges)))
+
+    def reached(self, values: NDArray[Any]) -> Float64:
+        """`values` of the first point that holds as much as fits into all tiers at each capacity."""
+        fitting = np.minimum(self._held, self._edges[-1])
+        first = np.searchsorted(self._held, fitting).clip(0, max(0, len(self._held) - 1))
+        return np.asarray(np.asarray(values, dtype=np.float64)[first])
+
     def _at(self, sizes: Float64, values: NDArray[Any]) -> Float64:
         """Of the largest capacity of the curve within each size; 0 below the first."""
         known = np.concatenate([[0.0], np.asarray(values, dtype=np.float64)])
         return np.asarray(known[np.searchsorted(self._held, sizes, side="right")])
+
+
+def _unit_bytes(curve: Curve, held: Float64) -> float:
+    """Of one unit of capacity."""
+    return float(held[-1] / curve.capacities[-1]) if len(held) and curve.capacities[-1] else 0.0
 
 
 def _share(

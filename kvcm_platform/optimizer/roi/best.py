@@ -78,7 +78,7 @@ def net_bound(curve: Curve, worth: Roi) -> Float64:
     """
     before = np.concatenate([[0.0], worth.storage_money_month[:-1]])
     has_more = np.diff(curve.capacities, prepend=0) > 1
-    return np.where(has_more, worth.most_saved_money_month - before, worth.net_money_month)
+    return worth.most_saved_money_month - np.where(has_more, before, worth.storage_money_month)
 
 
 @dataclass(frozen=True, slots=True)

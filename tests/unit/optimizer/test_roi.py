@@ -315,3 +315,37 @@ def test_a_model_whose_blocks_are_larger_than_any_is_refused() -> None:
     with pytest.raises(DomainError) as refused:
         with_block_bytes(trace, cost.model)
     assert refused.value.field == "kv_bytes_per_token"
+
+
+def test_the_bound_holds_where_tiers_are_full_between_two_points() -> None:
+    """A curve with few points does not say what fits into a tier: up to the point above it may be."""
+    dear = costs(StorageTier("a", 1.0, capacity_bytes=20 * GIB))
+    found = best_capacity(curve([41, 49], [30, 40], block_bytes=GIB), dear)
+    assert found.most_net_money_month >= 3 * 304.375 - 20
+    beside = costs(StorageTier("a", 1e6, capacity_bytes=5 * GIB), StorageTier("b", 0.0))
+    found = best_capacity(curve([1, 40], [10, 40], block_bytes=GIB), beside)
+    assert found.most_net_money_month >= 4 * 304.375 - 5e6
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_the_best_of_all_capacities_is_that_of_every_capacity_whatever_tiers_hold(seed: int) -> None:
+    chance = np.random.default_rng(seed)
+    hits = np.cumsum(chance.integers(0, 5, size=60)).tolist()
+
+    def compute(capacities: Sequence[int] | None) -> Curve:
+        wanted = [1, int(chance.integers(2, 60)), 60] if capacities is None else capacities
+        return curve(wanted, [hits[size - 1] for size in wanted], blocks=400, block_bytes=GIB)
+
+    tiers = [
+        StorageTier(
+            name,
+            float(chance.choice([0.1, 30, 300])),
+            bandwidth_bytes_per_second=float(chance.choice([0, 1e6, 1e7])),
+            capacity_bytes=int(chance.integers(1, 40 * GIB)),
+        )
+        for name in "abc"[: chance.integers(1, 4)]
+    ]
+    every = best_capacity(compute(range(1, 61)), costs(*tiers))
+    _, found = exact_best(compute, costs(*tiers))
+    assert found.net_money_month == pytest.approx(every.net_money_month)
+    assert found.most_net_money_month >= every.net_money_month * (1 - 1e-9)
