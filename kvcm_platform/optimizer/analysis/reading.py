@@ -18,6 +18,9 @@ from kvcm_platform.optimizer.traces import ingest, summary
 from kvcm_platform.optimizer.traces.parquet import save_parquet
 
 _COLUMNS_SHARE = 0.9
+_LEAST_UNPACKED_BYTES = 1 << 30
+_MOST_PACKED = 256
+"""No trace is packed to less of its size; bombs are, to a thousandth and less."""
 _TYPES_SHOWN = 200
 _INSTANCES_SHOWN = 2000
 _BAD_LINES_SHOWN = 100
@@ -42,6 +45,7 @@ def read_trace(arguments: Mapping[str, Any], tell: Progress) -> dict[str, Any]:
             block_bytes=options.get("block_bytes") or None,
             as_turns=options.get("as_turns"),
             max_bad_lines=options.get("max_bad_lines", 100),
+            max_bytes=max(_LEAST_UNPACKED_BYTES, _MOST_PACKED * source.stat().st_size),
             on_progress=lambda share: tell(share * _COLUMNS_SHARE),
         )
     except TraceError as error:

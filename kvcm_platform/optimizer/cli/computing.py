@@ -79,6 +79,8 @@ def capacities_of(options: argparse.Namespace, trace: Trace, points: int = _POIN
             raise invalid("capacities", "name one at least")
         return list(capacities_resolve(wishes, sizes, options.unit))
     everything = sizes.distinct_bytes if options.unit == Unit.BYTES else sizes.distinct_blocks
+    if not sizes.distinct_blocks:
+        raise invalid("trace", "it has no block")
     if not everything:
         raise invalid("unit", "the trace does not say how many bytes a block has")
     least = max(1, everything // 1000)

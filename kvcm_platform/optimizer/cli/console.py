@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from secrets import token_hex
 from typing import Any
 
 import orjson
@@ -48,7 +49,10 @@ def print_text(text: str) -> None:
 
 def write_file(options: argparse.Namespace, path: Path, content: str | bytes) -> None:
     """Whole or not at all: a name beside it first. Raises OSError."""
-    beside = path.with_name(f"{path.name}.part")
-    beside.write_bytes(content.encode() if isinstance(content, str) else content)
-    beside.replace(path)
+    beside = path.with_name(f".{path.name}.{token_hex(6)}.part")
+    try:
+        beside.write_bytes(content.encode() if isinstance(content, str) else content)
+        beside.replace(path)
+    finally:
+        beside.unlink(missing_ok=True)
     note(options, f"wrote {path}")

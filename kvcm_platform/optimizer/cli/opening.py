@@ -12,6 +12,7 @@ from kvcm_platform.core.errors import invalid
 
 from ..trace import Trace
 from ..traces import TraceReadError, detect, ingest, open_trace, select
+from ..traces.source_lines import open_source
 from .console import bar, note
 
 _LAYOUT = 1
@@ -43,7 +44,7 @@ def _whole(options: argparse.Namespace) -> Trace:
     if source.is_dir():
         _refuse_reading_options(options)
         return open_trace(source)
-    with source.open("rb"):
+    with open_source(source):
         pass
     target = _cached(source, options)
     if target.is_dir():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import stat
 from codecs import BOM_UTF8
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -33,7 +34,13 @@ class Source:
 
 @contextmanager
 def open_source(path: Path) -> Iterator[Source]:
-    """Opens a file, plain, gzip or zstd by its first bytes whatever its name. Raises OSError."""
+    """Opens a file, plain, gzip or zstd by its first bytes whatever its name.
+
+    Raises OSError, and TraceReadError unreadable for pipes and devices: they cannot be read twice, or never
+    end.
+    """
+    if not stat.S_ISREG(path.stat().st_mode):
+        raise TraceReadError("unreadable", f"{path} is no file", field="source")
     with path.open("rb", buffering=0) as file:
         magic = file.read(4)
         file.seek(0)

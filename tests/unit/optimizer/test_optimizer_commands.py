@@ -460,6 +460,8 @@ def test_an_anonymized_trace_hits_the_same_and_tells_no_key(
         (["roi", "--trace", "{small}", "--cost-model", "{small}"], "no JSON object"),
         (["generate", "--requests", "0", "--out", "x"], "at least 1"),
         (["curve", "--trace", "{small}", "--begin", "nan"], "--begin"),
+        (["curve", "--trace", "/dev/zero"], "/dev/zero is no file"),
+        (["simulate", "--trace", "/dev/zero", "--format", "mooncake"], "/dev/zero is no file"),
         (["curve", "--trace", "{small}", "--end", "inf"], "--end"),
         (["curve", "--trace", "{small}", "--policy", "ttl", "--ttls", "1e300"], "ttls"),
         (["compare", "--trace", "{small}", "--events", "read_write", "--delay", "inf"], "--delay"),
