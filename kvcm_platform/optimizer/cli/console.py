@@ -15,6 +15,8 @@ from tqdm import tqdm  # type: ignore[import-untyped]
 
 from ..curve import Progress
 
+_CONTROLS = dict.fromkeys((*range(9), *range(11, 32), *range(127, 160)), "�")
+
 
 @contextmanager
 def bar(options: argparse.Namespace, title: str) -> Iterator[Progress]:
@@ -31,10 +33,15 @@ def bar(options: argparse.Namespace, title: str) -> Iterator[Progress]:
         yield told
 
 
+def plain(text: str) -> str:
+    """Without what would command a terminal: names and keys come from traces."""
+    return text.translate(_CONTROLS)
+
+
 def note(options: argparse.Namespace, text: str) -> None:
     """One line on stderr, unless --quiet."""
     if not options.quiet:
-        sys.stderr.write(f"{text}\n")
+        sys.stderr.write(f"{plain(text)}\n")
         sys.stderr.flush()
 
 
@@ -44,7 +51,8 @@ def print_json(document: Mapping[str, Any]) -> None:
 
 
 def print_text(text: str) -> None:
-    sys.stdout.write(text if text.endswith("\n") else f"{text}\n")
+    shown = plain(text)
+    sys.stdout.write(shown if shown.endswith("\n") else f"{shown}\n")
 
 
 def write_file(options: argparse.Namespace, path: Path, content: str | bytes) -> None:

@@ -12,6 +12,7 @@ from kvcm_platform.core.errors import DomainError
 from kvcm_platform.core.traces import TraceError
 
 from .arguments import parser
+from .console import plain
 
 _REFUSED = 2
 _INTERRUPTED = 128 + signal.SIGINT
@@ -45,5 +46,5 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _fail(message: str, code: int = _REFUSED) -> int:
-    sys.stderr.write(f"optimizer: {' '.join(message.split())}\n")
+    sys.stderr.write(f"optimizer: {plain(' '.join(message.split()))}\n")
     return code

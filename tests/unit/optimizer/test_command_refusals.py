@@ -36,3 +36,17 @@ def test_a_file_that_cannot_be_written_leaves_nothing(
     assert run("curve", trace_file(tmp_path / "a", [1, 2]), "--csv", str(taken)) == 2
     assert "Is a directory" in capsys.readouterr().err
     assert list(taken.parent.iterdir()) == [taken]
+
+
+def test_names_in_traces_do_not_command_the_terminal(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    record = {"timestamp_us": 0, "instance_id": "a\x1b]0;owned\x07", "keys": [1], "total_keys": [1]}
+    trace = tmp_path / "a\x1b[31m"
+    trace.write_text(json.dumps(record) + "\n{}\n")
+    assert main(["ingest", "--trace", str(trace), "--out", str(tmp_path / "t")]) == 0
+    told = capsys.readouterr()
+    assert "a\N{REPLACEMENT CHARACTER}]0;owned" in told.out
+    assert not any(sign in told.out + told.err for sign in "\x1b\x07")
+    assert main(["ingest", "--trace", str(tmp_path / "b\x1b[31m"), "--out", str(tmp_path / "u")]) == 2
+    assert "\x1b" not in capsys.readouterr().err
