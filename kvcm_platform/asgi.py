@@ -11,6 +11,7 @@ http_application = get_asgi_application()
 from channels.auth import AuthMiddlewareStack  # noqa: E402
 from channels.routing import ProtocolTypeRouter, URLRouter  # noqa: E402
 
+from apps.accounts.api.senders import sender_refusal  # noqa: E402
 from apps.common.bodies import BodyLimit  # noqa: E402
 from apps.health.lifespan import lifespan  # noqa: E402
 from apps.live.origin import LiveOriginValidator  # noqa: E402
@@ -19,7 +20,7 @@ from apps.live.routing import websocket_urlpatterns  # noqa: E402
 application = ProtocolTypeRouter(
     {
         "lifespan": lifespan,
-        "http": BodyLimit(http_application),
+        "http": BodyLimit(http_application, sender_refusal),
         "websocket": LiveOriginValidator(AuthMiddlewareStack(URLRouter(websocket_urlpatterns))),
     }
 )

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import tempfile
 from collections.abc import Awaitable, Callable
 from typing import Any
+
+from django.conf import settings
 
 from apps.live.feed import running_feed
 from apps.live.snapshots import stop_snapshot_feeds
@@ -19,6 +22,8 @@ async def lifespan(
 ) -> None:
     """The ASGI lifespan: from the server's start to its stop."""
     await receive()
+    # Django keeps bodies in the system's folder whatever FILE_UPLOAD_TEMP_DIR says.
+    tempfile.tempdir = str(settings.FILE_UPLOAD_TEMP_DIR)
     feed = running_feed()
     beating = asyncio.create_task(beat_from_loop("web"))
     await send({"type": "lifespan.startup.complete"})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -18,8 +19,12 @@ def limits(settings) -> None:
     settings.KVCM_LARGE_BODIES = {UPLOADS: 30}
 
 
+async def anybody(scope) -> None:
+    return None
+
+
 async def call(
-    path: str, pieces: list[bytes], length: bytes | None
+    path: str, pieces: list[bytes], length: bytes | None, judge=anybody
 ) -> tuple[list[dict[str, Any]], list[Any]]:
     """What was answered, and what the application behind received."""
     received: list[Any] = []
@@ -43,7 +48,7 @@ async def call(
         sent.append(message)
 
     headers = [] if length is None else [(b"content-length", length)]
-    await BodyLimit(application)({"path": path, "headers": headers}, receive, send)
+    await BodyLimit(application, judge)({"path": path, "headers": headers}, receive, send)
     return sent, received
 
 
@@ -66,3 +71,26 @@ async def test_one_that_does_not_say_it_is_cut_off() -> None:
 async def test_a_length_that_is_none_is_refused(length: bytes) -> None:
     sent, received = await call("/", [b"x"], length)
     assert (sent[0]["status"], received) == (413, [])
+
+
+async def test_a_large_body_is_received_from_who_may_send_it_alone() -> None:
+    async def nobody(scope) -> tuple[int, dict[str, str]]:
+        return 401, {"code": "unauthenticated"}
+
+    small, large = b"x" * 10, b"x" * 11
+    assert await call(UPLOADS, [small], b"10", nobody) == ([], [small])
+    sent, received = await call(UPLOADS, [large], b"11", nobody)
+    assert (sent[0]["status"], json.loads(sent[1]["body"])["code"], received) == (401, "unauthenticated", [])
+    _, received = await call(UPLOADS, [small, b"1", b"2"], None, nobody)
+    assert received == [small, "http.disconnect"]
+
+
+async def test_a_large_body_is_received_where_the_disk_has_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def upload(room: int) -> int:
+        free = SimpleNamespace(free=(256 << 20) + room)
+        monkeypatch.setattr("apps.common.bodies.shutil.disk_usage", lambda folder: free)
+        sent, _ = await call(UPLOADS, [b"x" * 20], b"20")
+        return sent[0]["status"] if sent else 200
+
+    # Once while it comes, once where it belongs.
+    assert (await upload(39), await upload(40)) == (409, 200)
