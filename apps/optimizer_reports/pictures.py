@@ -46,6 +46,6 @@ def optimizer_narrowed(picture: Picture, owner: Actor) -> Picture:
         return picture
 
     def mine(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        return [row for row in rows if row["groups"] is not None and set(row["groups"]) <= visible]
+        return [row for row in rows if row["groups"] and set(row["groups"]) <= visible]
 
     return {name: mine(rows) for name, rows in picture.items()}

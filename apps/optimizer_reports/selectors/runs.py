@@ -24,8 +24,9 @@ def run_list(*, acting: Actor) -> QuerySet[OptimizerRun]:
     runs = OptimizerRun.objects.order_by("-id").prefetch_related("groups")
     if acting.groups is None:
         return runs
-    foreign = OptimizerRunGroup.objects.filter(run=OuterRef("pk")).exclude(name__in=acting.groups)
-    return runs.filter(is_of_all_groups=False).filter(~Exists(foreign))
+    shown = OptimizerRunGroup.objects.filter(run=OuterRef("pk"))
+    foreign = shown.exclude(name__in=acting.groups)
+    return runs.filter(is_of_all_groups=False).filter(Exists(shown), ~Exists(foreign))
 
 
 def run_get(*, acting: Actor, run_id: int) -> OptimizerRun:

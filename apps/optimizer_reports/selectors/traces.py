@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+from typing import Any
+
 from django.db.models import Exists, OuterRef, QuerySet, Sum
 
 from apps.common.actor import Actor
@@ -15,8 +18,10 @@ def trace_list(*, acting: Actor) -> QuerySet[OptimizerTrace]:
     traces = OptimizerTrace.objects.order_by("-id").prefetch_related("groups")
     if acting.groups is None:
         return traces
-    foreign = OptimizerTraceGroup.objects.filter(trace=OuterRef("pk")).exclude(name__in=acting.groups)
-    return traces.filter(is_of_all_groups=False).filter(~Exists(foreign))
+    shown = OptimizerTraceGroup.objects.filter(trace=OuterRef("pk"))
+    foreign = shown.exclude(name__in=acting.groups)
+    # Of no group at all are those of accounts that have none: nobody shares these.
+    return traces.filter(is_of_all_groups=False).filter(Exists(shown), ~Exists(foreign))
 
 
 def trace_get(*, acting: Actor, trace_id: int) -> OptimizerTrace:
@@ -25,6 +30,11 @@ def trace_get(*, acting: Actor, trace_id: int) -> OptimizerTrace:
     if trace is None:
         raise DomainError(Code.NOT_FOUND, f"trace {trace_id} does not exist", field="trace")
     return trace
+
+
+def groups_shown(instances: Iterable[Mapping[str, Any]]) -> set[str]:
+    """The instance groups that a trace names for its `instances`."""
+    return {str(row["group"]) for row in instances if row.get("group")}
 
 
 def traces_open(*, at_most: int) -> list[OptimizerTrace]:

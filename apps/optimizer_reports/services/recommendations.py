@@ -16,6 +16,7 @@ from apps.optimizer_reports.models import OptimizerRun, Recommendation, RunAdvic
 from apps.optimizer_reports.selectors.costs import CostModels
 from apps.optimizer_reports.selectors.recommendations import basis_of
 from apps.optimizer_reports.selectors.results import run_found
+from apps.optimizer_reports.selectors.traces import groups_shown
 from apps.usage.selectors.peaks import peak_written_bytes_per_second
 from kvcm_platform.core.errors import DomainError, invalid
 from kvcm_platform.core.types import StorageType
@@ -60,7 +61,7 @@ def run_recommend(*, run: OptimizerRun) -> list[Recommendation]:
     try:
         detail = group_get(acting=Actor.system("optimizer"), name=run.group_name)
         spec, results = run_found(run)
-        curves = _curves(spec, results)
+        curves = _curves(run, spec, results)
         cost = CostModels().of(run.group_name)
         found = advise(_now(detail), curves, None if cost is None else cost[1])
         kinds = _kinds_judged(curves, None if cost is None else cost[1])
@@ -104,10 +105,15 @@ def _write(
         )
 
 
-def _curves(spec: AnalysisSpec, found: Found) -> Curves:
+def _curves(run: OptimizerRun, spec: AnalysisSpec, found: Found) -> Curves:
     """Raises INVALID_ARGUMENT where the run does not say enough about the group as a whole."""
     if spec.instances or spec.types:
         raise _unfit("it is about a part of the traffic")
+    shown = groups_shown(run.trace_facts.get("instances", ())) | {group.name for group in run.groups.all()}
+    others = shown - {run.group_name}
+    if others:
+        # It would size one group for the traffic of several, and name instances to accounts that see one.
+        raise _unfit(f"its trace shows traffic of instance group {min(others)}, too")
     if spec.is_sampled:
         raise _unfit("its trace was sampled")
     if "lru" not in found.curves:

@@ -72,9 +72,7 @@ def _captured(report: Report) -> OptimizerTrace | None:
     ).first()
     if begun is not None:
         return begun
-    ids = list(schedule.instances) or _instances_of(schedule.group_name)
-    if not ids:
-        raise NoTrace(f"no instance is registered in group {schedule.group_name}")
+    ids = _instances(schedule)
     try:
         return capture_begin(
             acting=reporter(schedule),
@@ -90,6 +88,19 @@ def _captured(report: Report) -> OptimizerTrace | None:
             # Others are captured now: that passes.
             return None
         raise NoTrace(error.message) from error
+
+
+def _instances(schedule: ReportSchedule) -> list[str]:
+    """Raises NoTrace. One that went, and came back in another group, is not this group's to be shown."""
+    if not schedule.group_name:
+        return list(schedule.instances)
+    of_group = _instances_of(schedule.group_name)
+    if not of_group:
+        raise NoTrace(f"no instance is registered in group {schedule.group_name}")
+    foreign = sorted(set(schedule.instances) - set(of_group))
+    if foreign:
+        raise NoTrace(f"instance {foreign[0]} is not registered in group {schedule.group_name}")
+    return list(schedule.instances) or of_group
 
 
 def _instances_of(group_name: str) -> list[str]:

@@ -15,9 +15,10 @@ from apps.audit.services import audit_record
 from apps.common.actor import Actor, Role
 from apps.instances.selectors import group_get, instance_get
 from apps.optimizer_reports.choices import OPEN_REPORTS, MailWhen, ReportSource
+from apps.optimizer_reports.models import OptimizerTrace
 from apps.optimizer_reports.models.schedule import ReportSchedule
 from apps.optimizer_reports.selectors.schedules import schedule_get
-from apps.optimizer_reports.selectors.traces import trace_get
+from apps.optimizer_reports.selectors.traces import groups_shown, trace_get
 from apps.optimizer_reports.services.beat_rows import beat_row_remove, beat_row_set
 from kvcm_platform.core.cron import parse_cron
 from kvcm_platform.core.errors import Code, DomainError, invalid
@@ -92,6 +93,8 @@ def schedule_update(
     require_version(stored=row.version, given=expected_version)
     before, old = schedule_state(row), settings_of(row)
     settings = _checked(acting, replace(old, **changes))
+    if settings.group_name != old.group_name and row.reports.exists():
+        raise invalid("instance_group", "there are reports of this one: add another schedule")
     if (old.cron, old.timezone, old.is_paused) != (settings.cron, settings.timezone, settings.is_paused):
         row.since = timezone.now()
     _apply(row, settings)
@@ -192,7 +195,7 @@ def _check_source(acting: Actor, settings: ScheduleSettings) -> None:
     if settings.source == ReportSource.TRACE:
         if settings.trace_id is None:
             raise invalid("trace", "is required for source trace")
-        trace_get(acting=acting, trace_id=settings.trace_id)
+        _check_trace(trace_get(acting=acting, trace_id=settings.trace_id), settings.group_name)
     if settings.source == ReportSource.CAPTURE and not (settings.instances or settings.group_name):
         raise invalid("instances", "instances, or an instance group, are required for source capture")
     if len(settings.instances) > INSTANCES_AT_MOST:
@@ -201,3 +204,13 @@ def _check_source(acting: Actor, settings: ScheduleSettings) -> None:
         own = instance_get(acting=acting, instance_id=instance_id).group.name
         if settings.group_name and own != settings.group_name:
             raise invalid("instances", f"{instance_id} is not of instance group {settings.group_name}")
+
+
+def _check_trace(trace: OptimizerTrace, group_name: str) -> None:
+    """That accounts of the group, who see its reports, see no other group's traffic in them."""
+    if not group_name:
+        return
+    others = {group.name for group in trace.groups.all()} | groups_shown(trace.instances)
+    others.discard(group_name)
+    if others:
+        raise invalid("trace", f"trace {trace.name} shows traffic of instance group {min(others)}, too")

@@ -160,7 +160,12 @@ def trace_insert(
     action: str,
     is_complete: bool = True,
 ) -> OptimizerTrace:
-    """Row, audit entry and, where its source `is_complete`, the job that reads it; `groups` None = all."""
+    """Row, audit entry and, where its source `is_complete`, the job that reads it; `groups` None = all.
+
+    Raises PERMISSION_DENIED for none: nobody could see it.
+    """
+    if groups is not None and not groups:
+        raise DomainError(Code.PERMISSION_DENIED, f"{acting.name} may see no instance group, and so no trace")
     row.added_by, row.added_at = acting.name[:150], timezone.now()
     row.is_of_all_groups = groups is None
     row.state = (TraceState.RECEIVED if is_complete else TraceState.CAPTURING).value

@@ -250,3 +250,13 @@ def test_roles_and_scopes(api: Api, finished) -> None:
     assert api(groups=["other"]).get(URL).json()["count"] == 0
     assert api(groups=["other"]).post(f"{URL}{one.pk}/apply/", {}).status_code == 404
     assert api(groups=["chat"]).post(f"{URL}{one.pk}/apply/", {}).status_code == 200
+
+
+def test_nothing_is_said_of_a_group_out_of_the_traffic_of_others(client: APIClient, finished) -> None:
+    mixed, alone = finished(), finished()
+    for run, groups in ((mixed, ("chat", "code")), (alone, ("", "chat"))):
+        run.trace_facts = {"instances": [{"instance_id": f"of-{name}", "group": name} for name in groups]}
+        run.save()
+    recommendations_make()
+    assert {row["run"] for row in open_ones(client)} == {alone.pk}
+    assert "code" in RunAdvice.objects.get(run=mixed).reason

@@ -12,6 +12,7 @@ from rest_framework.test import APIClient
 
 from apps.audit.models import AuditEntry
 from apps.common.actor import Role
+from apps.instances.services import instance_remove
 from apps.optimizer_reports.choices import ReportState
 from apps.optimizer_reports.models import OptimizerTrace, Report, ReportSchedule
 from apps.optimizer_reports.schedules import FIRE_TASK
@@ -285,3 +286,40 @@ def test_nobody_asks_for_what_may_not_be_seen() -> None:
 
     with pytest.raises(DomainError, match="does not exist"):
         report_request(acting=OPERATOR, name="nightly")
+
+
+def test_reports_of_a_group_show_no_other_groups_traffic(client: APIClient, trace: int, tmp_path) -> None:
+    make_storage(tmp_path)
+    make_group("chat")
+    make_group("code")
+    shown = OptimizerTrace.objects.get(pk=trace)
+    shown.instances = [{"instance_id": "a", "group": "chat"}, {"instance_id": "b", "group": "code"}]
+    shown.save()
+    answer = add(client, trace, instance_group="chat")
+    assert (answer.status_code, answer.json()["field"]) == (400, "trace")
+    shown.instances = shown.instances[:1]
+    shown.save()
+    assert add(client, trace, instance_group="chat").status_code == 201
+    # Accounts of another group would see the reports of this one.
+    client.post(f"{URL}nightly/run/")
+    OptimizerTrace.objects.update(instances=[])
+    moved = client.patch(f"{URL}nightly/", {"instance_group": "code"})
+    assert (moved.status_code, moved.json()["field"]) == (400, "instance_group")
+    assert client.patch(f"{URL}nightly/", {"instance_group": "chat", "note": "x"}).status_code == 200
+
+
+def test_an_instance_that_is_of_another_group_by_now_is_not_captured(client: APIClient, tmp_path) -> None:
+    make_storage(tmp_path)
+    make_group("chat")
+    make_group("code")
+    for name in ("a", "b"):
+        make_instance(name, "chat")
+    members = {"instance_group": "chat", "instances": ["a", "b"], "source": "capture"}
+    assert add(client, None, **members).status_code == 201
+    instance_remove(acting=OPERATOR, instance_id="b")
+    make_instance("b", "code")
+    report = client.post(f"{URL}nightly/run/").json()["id"]
+    reports_round()
+    ended = client.get(f"/api/v1/optimizer/reports/{report}/").json()
+    assert (ended["state"], OptimizerTrace.objects.count()) == ("failed", 0)
+    assert ended["reason"] == "instance b is not registered in group chat"

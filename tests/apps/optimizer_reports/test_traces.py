@@ -8,6 +8,7 @@ import json
 from pathlib import Path
 
 import pytest
+from django.utils import timezone
 
 from apps.audit.models import AuditEntry, Event
 from apps.common.actor import Role
@@ -208,6 +209,15 @@ def test_accounts_of_some_groups_see_traces_of_these_alone(api: Api, sent: list[
     hidden = OptimizerTrace.objects.get(name="both").pk
     assert chat.get(f"{URL}{hidden}/").status_code == 404
     assert chat.delete(f"{URL}{hidden}/").status_code == 404
+
+
+def test_what_is_of_no_group_is_nobodys(api: Api, sent: list[str], optimizer_folder: Path) -> None:
+    answer = upload(api(groups=[]), mooncake_lines(CHAINS))
+    assert (answer.status_code, answer.data["code"]) == (403, "permission_denied")
+    assert folders(optimizer_folder) == []
+    row = {"name": "old", "source": "upload", "folder": "0" * 16, "added_by": "x", "added_at": timezone.now()}
+    OptimizerTrace.objects.create(**row, is_of_all_groups=False)
+    assert [api(groups=names).get(URL).data["count"] for names in (["chat"], [], None)] == [0, 0, 1]
 
 
 def test_a_list_costs_as_many_queries_as_one_row(api: Api, sent, django_assert_num_queries) -> None:

@@ -70,6 +70,13 @@ def test_accounts_of_some_groups_are_shown_theirs(api: Api) -> None:
     assert optimizer_narrowed(picture, Actor(name="a", role=Role.VIEWER)) is picture
 
 
+def test_what_is_of_no_group_is_shown_to_no_account_of_some() -> None:
+    picture = {"traces": [{"groups": []}], "open": [{"groups": []}], "ended": [{"groups": []}]}
+    for groups in ((), ("chat",)):
+        shown = optimizer_narrowed(picture, Actor(name="c", role=Role.VIEWER, groups=frozenset(groups)))
+        assert shown == {"traces": [], "open": [], "ended": []}
+
+
 def test_what_is_alerted(api: Api) -> None:
     client = api()
     trace = ready_trace(client, mooncake_lines([[1]]))["id"]
