@@ -10,8 +10,8 @@ import numpy as np
 
 from kvcm_platform.core.errors import invalid
 
-from ..curve import Curve, Definition, Int64, Progress, Touch, Unit, curve_to_json
-from ..trace import Trace
+from ..curve import Curve, Definition, Progress, Touch, Unit, curve_to_json
+from ..trace import Int64, Trace
 from . import stack
 from .bins import edges_of, log_linear
 from .chunks import Chunk, chunks, distinct_units, require_turns, weights_of

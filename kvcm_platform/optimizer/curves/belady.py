@@ -25,7 +25,7 @@ from . import stack
 from .bins import capacities_of, log_linear
 from .chunks import Weights, chunks, require_turns, weights_of
 from .lru import curve_of_rows
-from .stack import FRESH, FRESH_BYTES, FULL, TOUCHED, count_blocks
+from .stack import FRESH, FRESH_BYTES, TOUCHED, count_blocks
 
 OCTAVE_BITS = 1
 """Two capacities of each doubling where none are given."""
@@ -145,7 +145,6 @@ def _find_links(
         tokens, size = block_tokens[which], block_bytes[which]
         if lookup > skip:
             count_blocks(total, skip, lookup, lookup, tokens, last_tokens[request], size)
-            total[FULL] += 1
         total[TOUCHED] += count
         begin = 0
         while begin < count:
@@ -255,8 +254,6 @@ def _replay(
             lookup = min(read_n[request], offset[request + 1] - offset[request])
             tokens, size = block_tokens[which], block_bytes[which]
             count_blocks(row, skip, skip + hits, lookup, tokens, last_tokens[request], size)
-            if skip + hits == lookup:
-                row[FULL] += 1
         for link in range(start[now], start[now + 1]):
             goal = target[link]
             if kept[goal] == 0:

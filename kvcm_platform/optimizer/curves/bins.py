@@ -6,15 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from kvcm_platform.core.errors import invalid
 
 from ..bits import leading_zeros
 from ..compiled import compiled
-
-Int32 = NDArray[np.int32]
-Int64 = NDArray[np.int64]
+from ..trace import Int32, Int64
 
 OCTAVE_BITS = 7
 """2^7 = 128 edges an octave: neighbours are less than 0.8 % apart, and below 256 every number is one."""

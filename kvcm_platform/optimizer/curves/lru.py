@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from ..curve import Curve, Definition, Int64, Progress, Touch, Unit
-from ..trace import Trace
+from ..curve import Curve, Definition, Progress, Touch, Unit
+from ..trace import Int64, Trace
 from . import stack
 from .bins import Edges, capacities_of, edges_of, log_linear
 from .chunks import Chunk, Weights, chunks, distinct_units, require_turns, weights_of

@@ -283,7 +283,6 @@ def _sampled_pass(
         row = rows[0, len(edges) + 1]
         if lookup > skip:
             count_blocks(row, skip, lookup, lookup, tokens, rest, size)
-            row[FULL] += 1
         row[TOUCHED] += count
         run = -1
         above = 0

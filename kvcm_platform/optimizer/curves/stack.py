@@ -8,14 +8,9 @@ them it takes the first ones in order. So one query and one update of the tree d
 
 from __future__ import annotations
 
-import numpy as np
-from numpy.typing import NDArray
-
 from ..compiled import compiled
+from ..trace import Int32, Int64
 from .bins import find_bin
-
-Int32 = NDArray[np.int32]
-Int64 = NDArray[np.int64]
 
 # Columns of a histogram's row, and of its last two rows: of accesses above all edges, and of totals.
 # Up to FULL they count what was asked for; in the row of totals FULL are the requests that asked.
@@ -56,11 +51,15 @@ def tree_sum(tree: Int64, at: int) -> int:
 def count_blocks(
     row: Int64, begin: int, end: int, lookup: int, tokens: int, last_tokens: int, size: int
 ) -> None:
-    """Adds the blocks begin..end of a lookup of `lookup` blocks, `tokens` tokens each, to a row."""
+    """Adds the blocks begin..end of a lookup of `lookup` blocks, `tokens` tokens each, to a row.
+
+    With the last of them the whole lookup is there: `row[FULL]` counts it, once for all pieces.
+    """
     row[BLOCKS] += end - begin
     held = (end - begin) * tokens
     if end == lookup:
         held -= tokens - last_tokens
+        row[FULL] += 1
     row[TOKENS] += held
     row[BYTES] += (end - begin) * size
     row[POSITIONS] += held * begin * tokens + held * (held - 1) // 2
@@ -129,13 +128,11 @@ def stack_pass(
         row = total[bins + 1]
         if lookup > skip:
             count_blocks(row, skip, lookup, lookup, tokens, rest, size)
-            row[FULL] += 1
         row[TOUCHED] += count
         for column in range(groups.shape[1]):
             part = parts[groups[request, column], parts.shape[1] - 1]
             if lookup > skip:
                 count_blocks(part, skip, lookup, lookup, tokens, rest, size)
-                part[FULL] += 1
             part[TOUCHED] += count
 
         begin = 0
@@ -159,13 +156,9 @@ def stack_pass(
                     # Running maximum along the chain: that of the first block asked for.
                     found = find_bin(deepest - (asked_begin - begin) * unit, edges, first)
                     count_blocks(total[found], asked_begin, asked_end, lookup, tokens, rest, size)
-                    if asked_end == lookup:
-                        total[found, FULL] += 1
                     for column in range(groups.shape[1]):
                         part = parts[groups[request, column], coarse[found]]
                         count_blocks(part, asked_begin, asked_end, lookup, tokens, rest, size)
-                        if asked_end == lookup:
-                            part[FULL] += 1
                 above = deepest - (end - begin) * unit
             done = begin
             while done < end:
@@ -178,13 +171,9 @@ def stack_pass(
                 right = min(upto, asked_end)
                 if left < right and not is_root:
                     count_blocks(total[found], left, right, lookup, tokens, rest, size)
-                    if right == lookup:
-                        total[found, FULL] += 1
                     for column in range(groups.shape[1]):
                         part = parts[groups[request, column], coarse[found]]
                         count_blocks(part, left, right, lookup, tokens, rest, size)
-                        if right == lookup:
-                            part[FULL] += 1
                 for column in range(groups.shape[1]):
                     parts[groups[request, column], coarse[found], TOUCHED] += upto - done
                 done = upto

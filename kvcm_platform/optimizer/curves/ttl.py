@@ -7,20 +7,18 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..compiled import compiled
-from ..curve import Curve, Definition, Progress, Unit
+from ..curve import Curve, Definition, Float64, Progress, Unit
 from ..trace import Int32, Int64, Trace
 from . import stack
 from .bins import capacities_of, edges_of, find_bin, log_linear
 from .chunks import chunks, require_turns, weights_of
 from .lru import curve_of_rows
-from .stack import FRESH, FRESH_BYTES, FULL, TOUCHED, count_blocks
+from .stack import FRESH, FRESH_BYTES, TOUCHED, count_blocks
 
 OCTAVE_BITS = 4
 """16 times of each doubling where none are given."""
-Float64 = NDArray[np.float64]
 
 
 def ttl_curve(
@@ -117,7 +115,6 @@ def _ttl_pass(
         row = total[bins + 1]
         if lookup > skip:
             count_blocks(row, skip, lookup, lookup, tokens, rest, size)
-            row[FULL] += 1
         row[TOUCHED] += count
         begin = 0
         while begin < count:
@@ -139,8 +136,6 @@ def _ttl_pass(
             asked_end = min(end, lookup)
             if asked_begin < asked_end:
                 count_blocks(total[found], asked_begin, asked_end, lookup, tokens, rest, size)
-                if asked_end == lookup:
-                    total[found, FULL] += 1
             begin = end
         left[now] = count
 
