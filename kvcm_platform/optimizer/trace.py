@@ -138,3 +138,23 @@ class Trace:
     def span_us(self) -> int:
         """Time between the first request and the last."""
         return int(self.at_us[-1] - self.at_us[0]) if len(self.at_us) else 0
+
+
+_PIECE = 1 << 21
+"""Elements of a column that are looked at together: a trace may be larger than memory."""
+
+
+def blocks_by_instance(trace: Trace) -> Int64:
+    """Distinct blocks of each instance of the header."""
+    counts = np.zeros(len(trace.header.instances), dtype=np.int64)
+    for begin in range(0, trace.distinct_blocks, _PIECE):
+        counts += np.bincount(trace.path_instance[begin : begin + _PIECE], minlength=len(counts))
+    return counts
+
+
+def has_only_turns(trace: Trace) -> bool:
+    """Whether no request reads or writes alone."""
+    return not any(
+        (np.asarray(trace.event[begin : begin + _PIECE]) != Event.TURN).any()
+        for begin in range(0, trace.requests, _PIECE)
+    )

@@ -8,8 +8,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+import numpy as np
+
 from kvcm_platform.core.errors import invalid
 from kvcm_platform.optimizer.curve import Unit
+from kvcm_platform.optimizer.trace import Trace, blocks_by_instance
 
 Wish = int | str
 """A number in the unit of the analysis, or a text: "5000", "10%", "64GiB"."""
@@ -32,6 +35,18 @@ class Sizes:
     distinct_blocks: int
     distinct_bytes: int
     block_bytes: int
+
+
+def sizes_of(trace: Trace) -> Sizes:
+    """What capacities of the trace are relative to."""
+    block_bytes = np.array([instance.block_bytes for instance in trace.header.instances], dtype=np.int64)
+    counts = blocks_by_instance(trace)
+    used = {int(size) for size, count in zip(block_bytes, counts, strict=True) if count}
+    return Sizes(
+        distinct_blocks=trace.distinct_blocks,
+        distinct_bytes=int(counts @ block_bytes),
+        block_bytes=used.pop() if len(used) == 1 else 0,
+    )
 
 
 def capacity_check(wish: Wish, field: str = "capacities") -> None:

@@ -7,10 +7,13 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from kvcm_platform.core.errors import Code, DomainError
-from kvcm_platform.optimizer.analysis.capacities import Sizes, Wish, capacities_resolve, capacity_resolve
+from kvcm_platform.optimizer.analysis.capacities import (
+    Wish,
+    capacities_resolve,
+    capacity_resolve,
+    sizes_of,
+)
 from kvcm_platform.optimizer.analysis.plan import JobPlan, Part, plan_from_json
 from kvcm_platform.optimizer.analysis.spec import AnalysisSpec, spec_from_json
 from kvcm_platform.optimizer.answers.hot_prefixes import hot_prefixes
@@ -65,18 +68,6 @@ def scoped(trace: Trace, spec: AnalysisSpec) -> Trace:
         types=spec.types or None,
         begin_us=begin,
         end_us=end,
-    )
-
-
-def sizes_of(trace: Trace) -> Sizes:
-    """What capacities of the trace are relative to."""
-    block_bytes = np.array([instance.block_bytes for instance in trace.header.instances], dtype=np.int64)
-    counts = np.bincount(trace.path_instance, minlength=len(block_bytes))
-    used = {int(size) for size, count in zip(block_bytes, counts, strict=True) if count}
-    return Sizes(
-        distinct_blocks=trace.distinct_blocks,
-        distinct_bytes=int(counts @ block_bytes),
-        block_bytes=used.pop() if len(used) == 1 else 0,
     )
 
 

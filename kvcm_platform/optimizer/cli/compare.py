@@ -13,8 +13,8 @@ from ..answers.export import curve_document
 from ..report import Line, Report, Table, table_text
 from ..report.content import MOST_LINES
 from ..report.tables import capacity_text, note_lines
-from ..trace import Trace
-from .computing import bound_of, capacities_of, curve_of, is_of_turns, policies_of, quota_of
+from ..trace import Trace, has_only_turns
+from .computing import bound_of, capacities_of, curve_of, policies_of, quota_of
 from .console import print_json, print_text
 from .files import facts_of, notes_of, write_files
 from .opening import opened
@@ -46,7 +46,7 @@ def compared(
     options: argparse.Namespace, trace: Trace, policies: Sequence[str], capacities: Sequence[int]
 ) -> list[Line]:
     """A line a policy, and the bound where the trace has one."""
-    has_bound = "belady" not in policies and is_of_turns(trace)
+    has_bound = "belady" not in policies and has_only_turns(trace)
     if len(policies) + has_bound > MOST_LINES:
         raise invalid("policy", f"at most {MOST_LINES - 1} beside the bound")
     lines = [

@@ -9,30 +9,18 @@ import numpy as np
 
 from kvcm_platform.core.errors import invalid
 
-from ..analysis.capacities import Sizes, capacities_resolve, capacity_resolve
+from ..analysis.capacities import capacities_resolve, capacity_resolve, sizes_of
 from ..analysis.known_policies import policy_check
 from ..compat import PARAMETERS, PREFIX
 from ..curve import Curve, Events, Touch, Unit
 from ..curves import belady_curve, lru_curve
 from ..policies import POLICIES, simulate
 from ..report import Quota
-from ..trace import Event, Trace
+from ..trace import Trace, has_only_turns
 from .console import bar
 
 _POINTS = 20
 _BOUND_POINTS = 48
-
-
-def sizes_of(trace: Trace) -> Sizes:
-    """What capacities of the trace are relative to."""
-    block_bytes = np.array([instance.block_bytes for instance in trace.header.instances], dtype=np.int64)
-    counts = np.bincount(trace.path_instance, minlength=len(block_bytes))
-    used = {int(size) for size, count in zip(block_bytes, counts, strict=True) if count}
-    return Sizes(
-        distinct_blocks=trace.distinct_blocks,
-        distinct_bytes=int(counts @ block_bytes),
-        block_bytes=used.pop() if len(used) == 1 else 0,
-    )
 
 
 def policies_of(options: argparse.Namespace) -> list[str]:
@@ -108,7 +96,7 @@ def curve_of(
             if events is not Events.TURN or delay_us:
                 raise invalid("events", "the bound is that of requests that read and bring at once")
             return belady_curve(trace, capacities, unit=Unit(options.unit), on_progress=told)
-        if policy == "lru" and events is Events.TURN and not delay_us and is_of_turns(trace):
+        if policy == "lru" and events is Events.TURN and not delay_us and has_only_turns(trace):
             return lru_curve(
                 trace, capacities, touch=Touch(options.touch), unit=Unit(options.unit), on_progress=told
             )
@@ -131,8 +119,3 @@ def bound_of(options: argparse.Namespace, trace: Trace, capacities: Sequence[int
     wanted = capacities if capacities is not None else capacities_of(options, trace, _BOUND_POINTS)
     with bar(options, "belady") as told:
         return belady_curve(trace, wanted, unit=Unit(options.unit), on_progress=told)
-
-
-def is_of_turns(trace: Trace) -> bool:
-    """Whether no request reads or writes alone."""
-    return not bool(np.any(np.asarray(trace.event) != Event.TURN))

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from kvcm_platform.core.errors import invalid
 
-from ..analysis.capacities import capacity_resolve
+from ..analysis.capacities import capacity_resolve, sizes_of
 from ..answers.export import curve_document
 from ..answers.thinning import thinned
 from ..curve import Curve, Touch, Unit
@@ -15,7 +15,7 @@ from ..curves import TierSplit, lru_curve, tier_capacities, tiers, ttl_curve
 from ..report import Line, Report, Table, report_text
 from ..report.tables import capacity_text
 from ..trace import Trace
-from .computing import bound_of, capacities_of, quota_of, sizes_of
+from .computing import bound_of, capacities_of, quota_of
 from .console import bar, print_json, print_text
 from .files import facts_of, notes_of, write_files
 from .opening import opened

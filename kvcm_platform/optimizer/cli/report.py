@@ -30,8 +30,8 @@ from ..roi import (
     scenario_to_json,
     with_block_bytes,
 )
-from ..trace import Trace
-from .computing import bound_of, capacities_of, curve_of, is_of_turns, policies_of, quota_of
+from ..trace import Trace, has_only_turns
+from .computing import bound_of, capacities_of, curve_of, policies_of, quota_of
 from .console import bar, print_json, print_text, write_file
 from .files import facts_of, notes_of
 from .opening import opened
@@ -70,7 +70,7 @@ def _made(
     options: argparse.Namespace, trace: Trace, policies: list[str], cost: CostModel | None
 ) -> tuple[Report, LruAnalysis | None]:
     capacities = capacities_of(options, trace)
-    has_turns = is_of_turns(trace)
+    has_turns = has_only_turns(trace)
     found = _analysed(options, trace) if has_turns else None
     lines = []
     if found:

@@ -17,8 +17,7 @@ from kvcm_platform.optimizer.compat.settings import (
     ReferenceSettings,
 )
 from kvcm_platform.optimizer.curve import Curve, Definition, Progress
-from kvcm_platform.optimizer.curves.chunks import counts_by_instance
-from kvcm_platform.optimizer.trace import Int64, Trace
+from kvcm_platform.optimizer.trace import Int64, Trace, blocks_by_instance
 
 PREFIX = "compat:"
 PARAMETERS: Mapping[str, float] = MappingProxyType(
@@ -127,7 +126,7 @@ def _curve(
     limited, unlimited = rows[:-1], rows[-1].astype(np.int64)
     hits = limited.astype(np.int64)
     sizes = np.array([one.block_bytes for one in trace.header.instances], np.int64)
-    distinct = counts_by_instance(trace)
+    distinct = blocks_by_instance(trace)
     return Curve(
         definition=definition,
         capacities=np.array(capacities, np.int64),

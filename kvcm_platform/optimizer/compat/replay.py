@@ -11,9 +11,8 @@ from kvcm_platform.core.errors import invalid
 from kvcm_platform.optimizer.compat import kernel, radix_nodes, random_lru, state
 from kvcm_platform.optimizer.compat.settings import ReferencePolicy, ReferenceSettings
 from kvcm_platform.optimizer.curve import Progress
-from kvcm_platform.optimizer.curves.chunks import counts_by_instance
 from kvcm_platform.optimizer.request_arrays import read_only
-from kvcm_platform.optimizer.trace import Event, Int32, Int64, Trace
+from kvcm_platform.optimizer.trace import Event, Int32, Int64, Trace, blocks_by_instance
 
 CHUNK_BLOCKS = 100_000
 """A request to stop is seen after so many; leaf_aware_lru may need long for them, as its lists are walked."""
@@ -88,7 +87,7 @@ class ReferenceReplay:
             rate = instance.sample_rate if instance.sample_rate > 0 else 0.1
             table[at, state.POLICY] = _NUMBERS[instance.policy]
             table[at, state.SAMPLE_SIZE] = min(2**31, int(settings.batch / rate))
-        blocks = counts_by_instance(trace)
+        blocks = blocks_by_instance(trace)
         table[:, state.BASE] = np.cumsum(blocks) - blocks
         groups = np.zeros((max(1, len(settings.groups)), kernel.GROUP_COLUMNS), np.int64)
         members: list[int] = []

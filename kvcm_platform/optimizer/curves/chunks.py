@@ -7,12 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from kvcm_platform.core.errors import Code, DomainError, invalid
 
 from ..curve import Unit
-from ..trace import Event, Int32, Int64, Trace
+from ..trace import Int32, Int64, Trace, blocks_by_instance, has_only_turns
 
 CHUNK_BLOCKS = 1 << 21
 """A twentieth of a second of work, 8 MiB."""
@@ -107,24 +106,15 @@ def distinct_units(trace: Trace, units: Int64) -> int:
     """What all distinct blocks take together."""
     if len(units) == 1 or (units == units[0]).all():
         return int(units[0]) * trace.distinct_blocks if len(units) else 0
-    return int(counts_by_instance(trace) @ units)
-
-
-def counts_by_instance(trace: Trace) -> NDArray[np.int64]:
-    counts = np.zeros(len(trace.header.instances), dtype=np.int64)
-    for begin in range(0, trace.distinct_blocks, CHUNK_BLOCKS):
-        part = trace.path_instance[begin : begin + CHUNK_BLOCKS]
-        counts += np.bincount(part, minlength=len(counts))
-    return counts
+    return int(blocks_by_instance(trace) @ units)
 
 
 def require_turns(trace: Trace, what: str) -> None:
     """Reads and writes apart have no one recency stack (OPTIMIZER.md 1), so no curve in one pass."""
-    for begin in range(0, trace.requests, CHUNK_BLOCKS):
-        if (np.asarray(trace.event[begin : begin + CHUNK_BLOCKS]) != Event.TURN).any():
-            raise DomainError(
-                Code.UNSUPPORTED,
-                f"events: {what} needs turns, and this trace reads and writes apart;"
-                " read it as turns, or simulate its capacities one by one",
-                field="events",
-            )
+    if not has_only_turns(trace):
+        raise DomainError(
+            Code.UNSUPPORTED,
+            f"events: {what} needs turns, and this trace reads and writes apart;"
+            " read it as turns, or simulate its capacities one by one",
+            field="events",
+        )

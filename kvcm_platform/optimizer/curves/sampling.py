@@ -20,10 +20,10 @@ from kvcm_platform.core.errors import invalid
 from ..bits import GOLDEN, mix64, set_bits
 from ..compiled import compiled
 from ..curve import Curve, Definition, Float64, Progress, Touch, Unit
-from ..trace import Int32, Int64, Trace
+from ..trace import Int32, Int64, Trace, blocks_by_instance
 from . import stack
 from .bins import edges_of, find_bin
-from .chunks import chunks, counts_by_instance, require_turns, weights_of
+from .chunks import chunks, require_turns, weights_of
 from .histograms import block_accesses
 from .lru import curve_of_rows, wanted_capacities
 from .stack import (
@@ -170,7 +170,7 @@ def _bounded(curve: Curve, trace: Trace, block_bytes: Int64) -> Curve:
     return replace(
         curve,
         distinct_blocks=trace.distinct_blocks,
-        distinct_bytes=int(counts_by_instance(trace) @ block_bytes),
+        distinct_bytes=int(blocks_by_instance(trace) @ block_bytes),
         hit_blocks=np.minimum(curve.hit_blocks, curve.blocks),
         hit_tokens=np.minimum(curve.hit_tokens, curve.tokens),
         hit_bytes=np.minimum(curve.hit_bytes, curve.bytes),

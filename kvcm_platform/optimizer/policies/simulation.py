@@ -11,12 +11,11 @@ from numpy.typing import NDArray
 from kvcm_platform.core.errors import invalid
 from kvcm_platform.optimizer.compat import PREFIX, reference_curve
 from kvcm_platform.optimizer.curve import Curve, Definition, Events, Progress, Touch, Unit
-from kvcm_platform.optimizer.curves.chunks import counts_by_instance
 from kvcm_platform.optimizer.policies import kernel, state
 from kvcm_platform.optimizer.policies.columns import Cache, new_cache, reset
 from kvcm_platform.optimizer.policies.registry import POLICIES, Policy
 from kvcm_platform.optimizer.request_arrays import Requests, read_only, requests_of
-from kvcm_platform.optimizer.trace import Trace
+from kvcm_platform.optimizer.trace import Trace, blocks_by_instance
 
 MOST_CAPACITIES = 10_000
 UNLIMITED = 2**62
@@ -192,7 +191,7 @@ def _curve(
         tokens=whole[kernel.ASKED_TOKENS],
         bytes=whole[kernel.ASKED_BYTES],
         distinct_blocks=trace.distinct_blocks,
-        distinct_bytes=int(sizes_bytes @ counts_by_instance(trace)),
+        distinct_bytes=int(sizes_bytes @ blocks_by_instance(trace)),
         unlimited_hit_blocks=whole[kernel.HIT_BLOCKS],
         unlimited_hit_tokens=whole[kernel.HIT_TOKENS],
         span_us=trace.span_us,

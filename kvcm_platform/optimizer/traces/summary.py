@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from kvcm_platform.optimizer.trace import BadLine, Event, Trace
+from kvcm_platform.optimizer.trace import BadLine, Event, Trace, blocks_by_instance
 
 from .header import bad_lines_to_json
 
@@ -58,7 +58,7 @@ def summary(trace: Trace) -> TraceSummary:
     lengths = np.diff(trace.offset)
     instances = [instance.instance_id for instance in header.instances]
     bytes_of = np.array([instance.block_bytes for instance in header.instances], dtype=np.int64)
-    paths = np.bincount(trace.path_instance, minlength=len(instances))
+    paths = blocks_by_instance(trace)
     events = np.bincount(trace.event, minlength=len(Event))
     return TraceSummary(
         name=header.name,
