@@ -8,16 +8,17 @@ from typing import Any
 import numpy as np
 
 from kvcm_platform.core.errors import DomainError
-from kvcm_platform.optimizer.analysis.results import BOUND, Found, curve_label
+from kvcm_platform.optimizer.analysis.results import BOUND, Found, curve_label, ordered
 from kvcm_platform.optimizer.analysis.spec import AnalysisSpec
 from kvcm_platform.optimizer.answers.export import curve_document
 from kvcm_platform.optimizer.answers.shape import gap_to_bound, index_at
 from kvcm_platform.optimizer.answers.thinning import thinned
-from kvcm_platform.optimizer.curve import Curve, Unit, curve_from_json
+from kvcm_platform.optimizer.curve import Curve, curve_from_json
 from kvcm_platform.optimizer.roi import (
     CostModel,
     Scenario,
     best_of,
+    capacity_of_bytes,
     cost_from_json,
     mean_block_bytes,
     rank,
@@ -52,12 +53,6 @@ def run_document(spec: AnalysisSpec, found: Found, *, points: int = POINTS) -> d
     }
 
 
-def ordered(spec: AnalysisSpec, found: Found) -> list[tuple[str, Curve]]:
-    """As asked for; the bound, which is added unasked, last."""
-    names = [*spec.policies, *(name for name in found.curves if name not in spec.policies)]
-    return [(name, found.curves[name]) for name in names if name in found.curves]
-
-
 def quota_places(spec: AnalysisSpec, found: Found) -> dict[str, Any] | None:
     """Today's quota in bytes and blocks; None where the run is held against none."""
     if not spec.quota_bytes:
@@ -67,7 +62,7 @@ def quota_places(spec: AnalysisSpec, found: Found) -> dict[str, Any] | None:
         try:
             blocks = int(spec.quota_bytes / mean_block_bytes(curve))
             break
-        except (DomainError, ZeroDivisionError):
+        except DomainError:
             continue
     return {"bytes": spec.quota_bytes, "blocks": blocks}
 
@@ -144,9 +139,6 @@ def _kept(spec: AnalysisSpec, curve: Curve) -> list[int]:
     """Points that a thinned curve keeps: those asked for by number, and the one within today's quota."""
     wanted = [float(wish) for wish in spec.capacities if isinstance(wish, int)]
     if spec.quota_bytes:
-        try:
-            is_bytes = curve.definition.unit == Unit.BYTES
-            wanted.append(spec.quota_bytes / (1 if is_bytes else mean_block_bytes(curve)))
-        except DomainError:
-            pass
+        capacity = capacity_of_bytes(curve, spec.quota_bytes)
+        wanted += [] if capacity is None else [capacity]
     return [index for index in (index_at(curve, capacity) for capacity in wanted) if index >= 0]

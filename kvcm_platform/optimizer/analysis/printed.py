@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from kvcm_platform.core.errors import DomainError, invalid
-from kvcm_platform.optimizer.analysis.document import ordered, quota_places, ranked
-from kvcm_platform.optimizer.analysis.results import BOUND, Found, curve_label
+from kvcm_platform.optimizer.analysis.document import quota_places, ranked
+from kvcm_platform.optimizer.analysis.results import BOUND, Found, curve_label, ordered
 from kvcm_platform.optimizer.analysis.spec import AnalysisSpec
 from kvcm_platform.optimizer.answers.export import curves_csv
 from kvcm_platform.optimizer.answers.hot_prefixes import HotPrefixes, PrefixNode

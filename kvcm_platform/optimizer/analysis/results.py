@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from kvcm_platform.optimizer.analysis.spec import AnalysisSpec
 from kvcm_platform.optimizer.answers.thinning import curves_merge
 from kvcm_platform.optimizer.curve import Curve, curve_from_json
 
@@ -34,6 +35,12 @@ def found_of(results: Iterable[Mapping[str, Any]]) -> Found:
         details = result.get("details") or details
         prefixes = result.get("prefixes") or prefixes
     return Found({policy: curves_merge(found) for policy, found in pieces.items()}, details, prefixes)
+
+
+def ordered(spec: AnalysisSpec, found: Found) -> list[tuple[str, Curve]]:
+    """Curves by policy as asked for; the bound, which is added unasked, last."""
+    names = [*spec.policies, *(name for name in found.curves if name not in spec.policies)]
+    return [(name, found.curves[name]) for name in names if name in found.curves]
 
 
 def curve_label(policy: str) -> str:

@@ -6,11 +6,11 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from kvcm_platform.core.errors import DomainError
-from kvcm_platform.optimizer.analysis.results import BOUND, Found, found_of
+from kvcm_platform.optimizer.analysis.results import BOUND, Found, found_of, ordered
 from kvcm_platform.optimizer.analysis.spec import AnalysisSpec
 from kvcm_platform.optimizer.answers.shape import index_at, knee
-from kvcm_platform.optimizer.curve import Curve, Unit
-from kvcm_platform.optimizer.roi import best_capacity, best_to_json, cost_from_json, mean_block_bytes
+from kvcm_platform.optimizer.curve import Curve
+from kvcm_platform.optimizer.roi import best_capacity, best_to_json, capacity_of_bytes, cost_from_json
 
 _POINTS = 24
 
@@ -18,8 +18,7 @@ _POINTS = 24
 def summarise(spec: AnalysisSpec, results: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     """JSON-ready. `policies` are in the order asked for, the bound last; rates are of blocks, 0..1."""
     found = found_of(results)
-    order = [*spec.policies, *(name for name in found.curves if name not in spec.policies)]
-    policies = [_policy(spec, name, found.curves[name]) for name in order if name in found.curves]
+    policies = [_policy(spec, name, curve) for name, curve in ordered(spec, found)]
     real = [row for row in policies if row["policy"] not in (BOUND, "ttl")]
     best = max(real, key=lambda row: row["hit_rate_at_quota"] or 0.0, default=None)
     at_quota = best is not None and best["hit_rate_at_quota"] is not None
@@ -60,15 +59,8 @@ def _points(curve: Curve) -> list[list[float]]:
 
 def _quota_index(spec: AnalysisSpec, curve: Curve) -> int | None:
     """The point that today's quota reaches; None where it is not known in the unit of the curve."""
-    if not spec.quota_bytes or curve.definition.policy == "ttl":
-        return None
-    quota = float(spec.quota_bytes)
-    if curve.definition.unit != Unit.BYTES:
-        try:
-            quota /= mean_block_bytes(curve)
-        except (DomainError, ZeroDivisionError):
-            return None
-    index = index_at(curve, quota)
+    quota = capacity_of_bytes(curve, spec.quota_bytes) if spec.quota_bytes else None
+    index = -1 if quota is None else index_at(curve, quota)
     return index if index >= 0 else None
 
 

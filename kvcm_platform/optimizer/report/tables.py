@@ -11,10 +11,10 @@ from kvcm_platform.core.sizes import sized
 from ..answers.definition import definition_text, totals_text
 from ..answers.export import bytes_or_none
 from ..answers.hot_prefixes import HotPrefixes
-from ..answers.shape import capacity_for, gap_to_bound, hit_rate_at, index_at, knee
+from ..answers.shape import gap_to_bound, hit_rate_at, index_at, knee
 from ..answers.thinning import spread
 from ..curve import Curve, Unit
-from ..roi import BestCapacity, Scenario
+from ..roi import BestCapacity, Scenario, capacity_of_bytes
 from .axis import WIDEST, is_dense, short, span_text
 from .content import Line, Quota, Report, Table, Worth
 
@@ -90,14 +90,11 @@ def _quota_capacity(report: Report, curve: Curve, quota: Quota | None) -> float 
     """The quota in the unit of the curve."""
     if quota is None or curve.definition.policy == "ttl":
         return None
-    if curve.definition.unit == Unit.BYTES:
-        return quota.size_bytes
-    if quota.size_blocks is not None:
+    if quota.size_blocks is not None and curve.definition.unit == Unit.BLOCKS:
         return quota.size_blocks
-    sizes = bytes_or_none(curve, report.block_bytes)
-    if quota.size_bytes is None or sizes is None or not len(sizes) or not curve.capacities[-1]:
+    if quota.size_bytes is None:
         return None
-    return quota.size_bytes / (float(sizes[-1]) / int(curve.capacities[-1]))
+    return capacity_of_bytes(curve, quota.size_bytes, report.block_bytes)
 
 
 def _gap_sentences(report: Report, line: Line) -> list[str]:
@@ -113,7 +110,7 @@ def _gap_sentences(report: Report, line: Line) -> list[str]:
         return []
     gap = gap_to_bound(line.curve, bound.curve)
     at = int(gap.capacities[index])
-    reached = capacity_for(line.curve, float(gap.bound_rate[index]))
+    reached = int(gap.equivalent_capacity[index])
     more = f"; {line.label} needs {capacity_text(line.curve, reached)} for that" if reached else ""
     return [
         f"No policy can hit more than {gap.bound_rate[index]:.1%} at {capacity_text(line.curve, at)}, "

@@ -15,7 +15,7 @@ from .cost import (
 from .document import best_to_json, roi_to_json, scenario_to_json
 from .exact import ComputeCurve, exact_best
 from .models import PRESETS, ModelCost, ModelShape, model_cost
-from .sizes import capacity_bytes, hit_bytes, mean_block_bytes, with_block_bytes
+from .sizes import capacity_bytes, capacity_of_bytes, hit_bytes, mean_block_bytes, with_block_bytes
 
 __all__ = [
     "EXAMPLE_TIERS",
@@ -35,6 +35,7 @@ __all__ = [
     "best_of",
     "best_to_json",
     "capacity_bytes",
+    "capacity_of_bytes",
     "cost_from_json",
     "cost_to_json",
     "exact_best",

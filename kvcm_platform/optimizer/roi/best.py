@@ -9,6 +9,7 @@ import numpy as np
 
 from kvcm_platform.core.errors import invalid
 
+from ..answers.shape import index_at
 from ..curve import Curve, Float64
 from .benefit import Roi, roi
 from .cost import GIB, CostModel
@@ -146,7 +147,7 @@ def _shared(
     shares = _bandwidth_shares(curves, cost, capacity, block_bytes)
     found = []
     for name, curve in curves.items():
-        index = index_within(curve, capacity)
+        index = index_at(curve, capacity)
         if not curve.span_us:
             found.append(_unknown(name, curve))
             continue
@@ -169,18 +170,13 @@ def _shared(
     return found
 
 
-def index_within(curve: Curve, capacity: int) -> int:
-    """The last point within a capacity, -1 where all are larger."""
-    return int(np.searchsorted(curve.capacities, capacity, side="right")) - 1
-
-
 def _bandwidth_shares(
     curves: Mapping[str, Curve], cost: CostModel, capacity: int, block_bytes: float | None
 ) -> dict[str, Float64]:
     """By part, of each tier's bandwidth: as its hits are of all hits there."""
     needed = {}
     for name, curve in curves.items():
-        index = index_within(curve, capacity)
+        index = index_at(curve, capacity)
         needed[name] = np.zeros(len(cost.tiers))
         if curve.span_us and index >= 0:
             tiers = roi(curve, cost, block_bytes=block_bytes).tiers

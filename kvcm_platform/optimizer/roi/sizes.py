@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from kvcm_platform.core.errors import invalid
+from kvcm_platform.core.errors import DomainError, invalid
 
 from ..curve import Curve, Float64, Unit
 from ..trace import MAX_BLOCK_BYTES, Trace
@@ -40,6 +40,18 @@ def capacity_bytes(curve: Curve, block_bytes: float | None = None) -> Float64:
     if curve.definition.unit == Unit.BYTES:
         return np.asarray(held, dtype=np.float64)
     return np.asarray(held * mean_block_bytes(curve, block_bytes), dtype=np.float64)
+
+
+def capacity_of_bytes(curve: Curve, size_bytes: float, block_bytes: float | None = None) -> float | None:
+    """A size in the unit of the curve; None for a TTL, and where the size of blocks is not known."""
+    if curve.definition.policy == TTL:
+        return None
+    if curve.definition.unit == Unit.BYTES:
+        return float(size_bytes)
+    try:
+        return size_bytes / mean_block_bytes(curve, block_bytes)
+    except DomainError:
+        return None
 
 
 def hit_bytes(curve: Curve, block_bytes: float | None = None) -> Float64:
