@@ -106,7 +106,7 @@ def ranked(found: Found, by: str, cost: CostModel) -> list[Scenario]:
         return []
     best = best_of(total, roi(total, cost))
     capacity = best.capacity if best.index >= 0 else int(total.capacities[-1])
-    curves = {name or "(none)": curve_from_json(data) for name, data in parts.items()}
+    curves = {name or "(no type)": curve_from_json(data) for name, data in parts.items()}
     return rank(curves, cost, shared_capacity=capacity)
 
 

@@ -26,6 +26,7 @@ from kvcm_platform.optimizer.report import (
     reuse_bars,
 )
 from kvcm_platform.optimizer.report.content import MOST_LINES
+from kvcm_platform.optimizer.report.two_tiers import splits_table
 from kvcm_platform.optimizer.roi import Scenario, best_of, cost_from_json, roi
 
 _POINTS = 800
@@ -161,25 +162,6 @@ def _tables(found: Found) -> tuple[Table, ...]:
         columns = ("from", "requests", "blocks", "hit rate without limit", "distinct blocks used")
         tables.append(Table("Over time", columns, rows, (False, True, True, True, True)))
     splits = details.get("tiers") or []
-    if splits:
-        tables.append(_tier_table(splits))
+    if splits and "lru" in found.curves:
+        tables.append(splits_table(splits, found.curves["lru"]))
     return tuple(tables)
-
-
-def _tier_table(splits: Sequence[Mapping[str, Any]]) -> Table:
-    columns = (
-        *("tier 1", "tier 2", "hit blocks of tier 1", "hit blocks of tier 2", "demoted blocks"),
-        "hit blocks of tier 2, inclusive",
-    )
-    rows = tuple(
-        tuple(
-            f"{value:,}"
-            for value in (
-                *(split["capacity1"], split["capacity2"], split["tier1"]["blocks"], split["tier2"]["blocks"]),
-                *(split["demoted_blocks"], split["inclusive_tier2"]["blocks"]),
-            )
-        )
-        for split in splits
-    )
-    note = "Exclusive with demotion, unless it says inclusive."
-    return Table("Two tiers", columns, rows, tuple(True for _ in columns), note)

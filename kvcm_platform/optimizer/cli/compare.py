@@ -21,8 +21,8 @@ from .opening import opened
 
 
 def show(options: argparse.Namespace) -> None:
-    """A row a capacity, a column a policy; with --json one object: `trace`, `capacities`, `policies`,
-    `bound`."""
+    """A row a capacity, a column a policy; with --json one object: `trace`, `capacities`, and `curves` as
+    `answers.export.curve_document` makes them."""
     policies = policies_of(options)
     trace = opened(options)
     capacities = capacities_of(options, trace)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from dataclasses import replace
+from typing import Any
 
 from kvcm_platform.core.errors import invalid
 
@@ -11,9 +12,9 @@ from ..analysis.capacities import capacity_resolve, sizes_of
 from ..answers.export import curve_document
 from ..answers.thinning import thinned
 from ..curve import Curve, Touch, Unit
-from ..curves import TierSplit, lru_curve, tier_capacities, tiers, ttl_curve
-from ..report import Line, Report, Table, report_text
-from ..report.tables import capacity_text
+from ..curves import lru_curve, tier_capacities, tiers, ttl_curve
+from ..report import Line, Report, report_text
+from ..report.two_tiers import splits_table
 from ..trace import Trace
 from .computing import bound_of, capacities_of, quota_of
 from .console import bar, print_json, print_text
@@ -36,13 +37,13 @@ def show(options: argparse.Namespace) -> None:
         lines=tuple(lines),
         facts=facts_of(trace),
         quota=quota_of(options, trace),
-        tables=(_split_table(splits, lines[0].curve),) if splits else (),
+        tables=(splits_table(splits, lines[0].curve),) if splits else (),
         notes=notes_of(trace),
     )
     write_files(options, made)
     if options.json:
         documents = [curve_document(line.label, thinned(line.curve, _JSON_POINTS)) for line in lines]
-        found = {"tiers": [split.to_json() for split in splits]} if splits else {}
+        found = {"tiers": splits} if splits else {}
         print_json({"trace": dict(made.facts), "curves": documents, **found})
     else:
         print_text(report_text(replace(made, title=trace.header.name)))
@@ -75,8 +76,8 @@ def _ttl(options: argparse.Namespace, trace: Trace) -> Curve:
         return ttl_curve(trace, given, on_progress=told)
 
 
-def _splits(options: argparse.Namespace, trace: Trace) -> list[TierSplit]:
-    """Of --tiers, from a pass of their own at just the capacities that they need."""
+def _splits(options: argparse.Namespace, trace: Trace) -> list[dict[str, Any]]:
+    """`TierSplit.to_json` of --tiers, from a pass of their own at just the capacities that they need."""
     if not options.tiers:
         return []
     if options.policy != "lru":
@@ -99,31 +100,4 @@ def _splits(options: argparse.Namespace, trace: Trace) -> list[TierSplit]:
             unit=Unit(options.unit),
             on_progress=told,
         )
-    return tiers(curve, pairs)
-
-
-def _split_table(splits: list[TierSplit], curve: Curve) -> Table:
-    rows = tuple(
-        (
-            capacity_text(curve, split.capacity1),
-            capacity_text(curve, split.capacity2),
-            f"{split.tier1.blocks / max(1, curve.blocks):.2%}",
-            f"{split.tier2.blocks / max(1, curve.blocks):.2%}",
-            f"{split.demoted_blocks:,}",
-            f"{split.inclusive_tier2.blocks / max(1, curve.blocks):.2%}",
-        )
-        for split in splits
-    )
-    columns = (
-        "tier 1",
-        "tier 2",
-        "hits of tier 1",
-        "hits of tier 2",
-        "blocks moved down",
-        "tier 2, inclusive",
-    )
-    note = (
-        "Blocks that leave tier 1 go to tier 2 and come back when they are used; inclusive: every use "
-        "refreshes both. Not for a tier 2 that sees the misses of tier 1 only."
-    )
-    return Table("Two tiers", columns, rows, (True,) * len(columns), note)
+    return [split.to_json() for split in tiers(curve, pairs)]

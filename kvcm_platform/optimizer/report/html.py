@@ -11,27 +11,13 @@ from .bars import bars_svg, bars_table
 from .content import Report
 from .palette import PALETTES, Scheme
 from .svg import hit_rate_svg, worth_svg
-from .tables import (
-    curve_sentences,
-    note_lines,
-    points_table,
-    prefix_table,
-    scenario_table,
-    tiers_table,
-    worth_sentences,
-    worth_table,
-)
+from .tables import curve_sentences, note_lines, other_tables, points_table
+from .worth_tables import tiers_table, worth_sentences, worth_table
 
 
 def report_html(report: Report) -> str:
     """The whole page. Text from traces and people is escaped. Raises DomainError as the pictures do."""
     lines, worth = report.lines, report.worth
-    currency = worth.roi.cost.currency if worth else ""
-    tables = list(report.tables)
-    if report.prefixes and report.prefixes.nodes:
-        tables.insert(0, prefix_table(report.prefixes))
-    if report.scenarios:
-        tables.insert(0, scenario_table(report.scenarios, currency))
     return _template().render(
         report=report,
         light=PALETTES[Scheme.LIGHT],
@@ -44,7 +30,7 @@ def report_html(report: Report) -> str:
         worth_points=worth_table(worth) if worth else None,
         tiers=tiers_table(worth) if worth else None,
         bars=[(one, bars_svg(one), bars_table(one)) for one in report.bars if sum(one.counts)],
-        tables=tables,
+        tables=other_tables(report),
         notes=note_lines(report),
     )
 

@@ -6,16 +6,8 @@ from collections.abc import Sequence
 
 from .bars import bars_table
 from .content import Report, Table
-from .tables import (
-    curve_sentences,
-    note_lines,
-    points_table,
-    prefix_table,
-    scenario_table,
-    tiers_table,
-    worth_sentences,
-    worth_table,
-)
+from .tables import curve_sentences, note_lines, other_tables, points_table
+from .worth_tables import tiers_table, worth_sentences, worth_table
 
 
 def report_text(report: Report) -> str:
@@ -40,12 +32,7 @@ def report_text(report: Report) -> str:
             "",
             table_text(tiers_table(worth)),
         ]
-    tables = list(report.tables)
-    if report.prefixes and report.prefixes.nodes:
-        tables.insert(0, prefix_table(report.prefixes))
-    if report.scenarios:
-        tables.insert(0, scenario_table(report.scenarios, worth.roi.cost.currency if worth else ""))
-    tables += [bars_table(bars) for bars in report.bars if sum(bars.counts)]
+    tables = [*other_tables(report), *(bars_table(bars) for bars in report.bars if sum(bars.counts))]
     for table in tables:
         parts += ["", f"{table.title}{f' ({table.note})' if table.note else ''}", table_text(table)]
     parts += ["", *note_lines(report)]
