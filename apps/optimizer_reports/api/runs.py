@@ -28,6 +28,7 @@ from apps.optimizer_reports.api.run_serializers import (
     plan_shown,
     run_wish,
 )
+from apps.optimizer_reports.api.safe_pages import PAGE_POLICY
 from apps.optimizer_reports.api.trace_serializers import NameNoteInput
 from apps.optimizer_reports.models import OptimizerRun
 from apps.optimizer_reports.presentation import run_detail, run_shown
@@ -236,8 +237,5 @@ def _ids(request: Request) -> list[int]:
 def _file(content: str | bytes, kind: str, name: str) -> HttpResponse:
     answer = HttpResponse(content, content_type=kind)
     answer["Content-Disposition"] = f'attachment; filename="{name}"'
-    # A page or picture made of other people's names: it runs nothing, wherever it is opened.
-    answer["Content-Security-Policy"] = (
-        "default-src 'none'; style-src 'unsafe-inline'; img-src data:; sandbox"
-    )
+    answer["Content-Security-Policy"] = PAGE_POLICY
     return answer

@@ -49,12 +49,16 @@ def job_take() -> Lease | None:
     return None
 
 
+def jobs_lost(now: datetime) -> Q:
+    """Jobs of holders that are silent."""
+    far = timedelta(seconds=LOST_SECONDS)
+    # One seen in the future was seen before the clock went back: it is lost, too.
+    silent = Q(seen_at__lt=now - far) | Q(seen_at__gt=now + far)
+    return Q(state=JobState.RUNNING.value) & silent
+
+
 def _free(now: datetime) -> Q:
-    # One seen in the future was seen before the clock went back: it is lost like one that is silent.
-    silent = Q(seen_at__lt=now - timedelta(seconds=LOST_SECONDS)) | Q(
-        seen_at__gt=now + timedelta(seconds=LOST_SECONDS)
-    )
-    return Q(state=JobState.QUEUED.value) | Q(state=JobState.RUNNING.value) & silent
+    return Q(state=JobState.QUEUED.value) | jobs_lost(now)
 
 
 def _candidates(now: datetime) -> list[int]:

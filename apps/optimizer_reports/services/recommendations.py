@@ -19,9 +19,10 @@ from apps.optimizer_reports.selectors.results import run_found
 from apps.optimizer_reports.selectors.traces import groups_shown
 from apps.usage.selectors.peaks import peak_written_bytes_per_second
 from kvcm_platform.core.errors import DomainError, invalid
+from kvcm_platform.core.reclaim.marks import levels_of
 from kvcm_platform.core.types import StorageType
 from kvcm_platform.core.validation.groups import GroupSettings
-from kvcm_platform.optimizer.advice import Advice, Curves, GroupNow, advise, low_below
+from kvcm_platform.optimizer.advice import Advice, Curves, GroupNow, advise
 from kvcm_platform.optimizer.advice_kinds import AdviceKind
 from kvcm_platform.optimizer.analysis.results import Found
 from kvcm_platform.optimizer.analysis.spec import AnalysisSpec
@@ -155,14 +156,12 @@ def _now(detail: GroupDetail) -> GroupNow:
 
 
 def _marks(settings: GroupSettings) -> tuple[float, float]:
-    """As shares of the quota; a mark in bytes counts where the ratio is 0 (core/reclaim/marks.py)."""
+    """As shares of the quota; above 1 = never by itself. Without any mark all of the quota is held."""
     reclaim, quota = settings.reclaim, settings.quota.capacity_bytes
-    if reclaim.used_ratio:
-        low = reclaim.low_watermark_ratio
-        return reclaim.used_ratio, low_below(reclaim.used_ratio) if low is None else low
-    if reclaim.used_bytes and quota:
-        return reclaim.used_bytes / quota, 0.95 * reclaim.used_bytes / quota
-    return 1.0, 1.0
+    if not quota or not (reclaim.used_ratio or reclaim.used_bytes):
+        return 1.0, 1.0
+    high, low = levels_of(reclaim, quota, used_bytes=reclaim.used_bytes)
+    return max(float(high / quota), reclaim.used_ratio), float(low / quota)
 
 
 def recommendations_expire(*, now: datetime) -> int:

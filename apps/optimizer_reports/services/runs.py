@@ -28,11 +28,13 @@ from apps.optimizer_reports.models import (
     OptimizerRunGroup,
     OptimizerTrace,
 )
-from apps.optimizer_reports.selectors.runs import measured_rates, open_estimate_seconds, run_get
+from apps.optimizer_reports.selectors.runs import jobs_waiting, measured_rates, open_estimate_seconds, run_get
 from apps.optimizer_reports.selectors.traces import trace_get
 from apps.optimizer_reports.services.reading import facts_of
 from apps.optimizer_reports.services.run_ends import run_settle
-from kvcm_platform.core.errors import Code, DomainError, invalid
+from apps.optimizer_reports.services.traces import NAME_AT_MOST
+from kvcm_platform.core.errors import Code, DomainError
+from kvcm_platform.core.validation.values import text
 from kvcm_platform.optimizer.analysis.plan import JobPlan, facts_from_json, plan_jobs, plan_to_json
 from kvcm_platform.optimizer.analysis.spec import AnalysisSpec, spec_from_json, spec_to_json
 
@@ -136,8 +138,7 @@ def _insert(acting: Actor, wish: RunWish, trace: OptimizerTrace, plan: RunEstima
 
 
 def _estimate(acting: Actor, wish: RunWish, trace: OptimizerTrace) -> RunEstimate:
-    if len(wish.name) > 128:
-        raise invalid("name", "at most 128 characters")
+    text("name", wish.name, is_required=False, at_most=NAME_AT_MOST)
     spec = spec_from_json(wish.spec)
     _require_ready(trace)
     group = _group(acting, wish.group, trace)
@@ -176,7 +177,7 @@ def _require_ready(trace: OptimizerTrace) -> None:
 def _require_room(jobs: int) -> None:
     if OptimizerRun.objects.filter(state__in=OPEN_RUNS).count() >= MOST_OPEN_RUNS:
         raise DomainError(Code.TOO_MANY, f"{MOST_OPEN_RUNS} optimizer runs are not over yet")
-    waiting = OptimizerJob.objects.filter(state=JobState.QUEUED.value).count()
+    waiting = jobs_waiting()
     if waiting + jobs > MOST_OPEN_JOBS:
         raise DomainError(Code.TOO_MANY, f"{waiting} jobs wait already, at most {MOST_OPEN_JOBS} may")
 
@@ -254,9 +255,7 @@ def run_update(
     run = _locked(acting, run_id)
     before = {"name": run.name, "note": run.note}
     if name is not None:
-        if len(name) > 128:
-            raise invalid("name", "at most 128 characters")
-        run.name = name
+        run.name = text("name", name, is_required=False, at_most=NAME_AT_MOST)
     if note is not None:
         run.note = note
     run.save(update_fields=["name", "note"])

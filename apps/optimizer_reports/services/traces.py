@@ -22,8 +22,11 @@ from apps.optimizer_reports.selectors.traces import trace_get, traces_bytes
 from apps.optimizer_reports.services.reading import reading_queue
 from kvcm_platform.core.errors import Code, DomainError, invalid
 from kvcm_platform.core.sizes import sized
+from kvcm_platform.core.validation.values import text
 from kvcm_platform.optimizer.analysis.formats import format_check
+from kvcm_platform.optimizer.trace import MAX_BLOCK_BYTES, MAX_BLOCK_TOKENS
 
+NAME_AT_MOST = 128
 MOST_TRACES = 500
 MOST_UNREAD = 20
 """Traces that wait to be read, or are."""
@@ -76,13 +79,12 @@ class GenerateWish:
 
 def wish_check(wish: TraceWish) -> None:
     """Raises INVALID_ARGUMENT."""
-    if len(wish.name) > 128:
-        raise invalid("name", "at most 128 characters")
+    text("name", wish.name, is_required=False, at_most=NAME_AT_MOST)
     if wish.format:
         format_check(wish.format)
     for name, value, most in (
-        ("block_tokens", wish.block_tokens, 1 << 20),
-        ("block_bytes", wish.block_bytes, 1 << 40),
+        ("block_tokens", wish.block_tokens, MAX_BLOCK_TOKENS),
+        ("block_bytes", wish.block_bytes, MAX_BLOCK_BYTES),
         ("max_bad_lines", wish.max_bad_lines, MOST_BAD_LINES),
     ):
         if not 0 <= value <= most:
@@ -114,7 +116,7 @@ def trace_add(*, acting: Actor, received: ReceivedFile, wish: TraceWish) -> Opti
     if not received.bytes:
         raise invalid("file", "is empty")
     row = OptimizerTrace(
-        name=wish.name or received.file_name[:128] or "trace",
+        name=wish.name or received.file_name[:NAME_AT_MOST] or "trace",
         note=wish.note,
         source=TraceSource.UPLOAD.value,
         folder=received.folder,
@@ -135,12 +137,11 @@ def trace_generate(*, acting: Actor, wish: GenerateWish) -> OptimizerTrace:
         ("requests", wish.requests, 1, MOST_GENERATED_REQUESTS),
         ("instances", wish.instances, 1, MOST_GENERATED_INSTANCES),
         ("seed", wish.seed, 0, (1 << 31) - 1),
-        ("block_bytes", wish.block_bytes, 0, 1 << 40),
+        ("block_bytes", wish.block_bytes, 0, MAX_BLOCK_BYTES),
     ):
         if not least <= value <= most:
             raise invalid(name, f"must be within {least}..{most}")
-    if len(wish.name) > 128:
-        raise invalid("name", "at most 128 characters")
+    text("name", wish.name, is_required=False, at_most=NAME_AT_MOST)
     room_check()
     row = OptimizerTrace(
         name=wish.name or f"generated, {wish.requests} requests",
@@ -191,9 +192,7 @@ def trace_update(
     trace = _locked(acting, trace_id)
     before = {"name": trace.name, "note": trace.note}
     if name is not None:
-        if not 0 < len(name) <= 128:
-            raise invalid("name", "between 1 and 128 characters")
-        trace.name = name
+        trace.name = text("name", name, is_required=True, at_most=NAME_AT_MOST)
     if note is not None:
         trace.note = note
     trace.save(update_fields=["name", "note"])

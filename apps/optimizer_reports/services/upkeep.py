@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 import time
-from datetime import timedelta
 
 import structlog
 from django.conf import settings
@@ -17,7 +16,7 @@ from apps.optimizer_reports.choices import OPEN_JOBS, OPEN_RUNS, JobKind, JobSta
 from apps.optimizer_reports.folders import traces_folder
 from apps.optimizer_reports.models import OptimizerJob, OptimizerRun, OptimizerTrace
 from apps.optimizer_reports.selectors.runs import jobs_waiting
-from apps.optimizer_reports.services.leases import LOST_SECONDS, jobs_give_up
+from apps.optimizer_reports.services.leases import jobs_give_up, jobs_lost
 from apps.optimizer_reports.services.reading import reading_queue, trace_fail
 from apps.optimizer_reports.services.run_ends import run_settle
 from apps.optimizer_reports.services.runs import runs_forget
@@ -39,24 +38,14 @@ def optimizer_resume() -> dict[str, int]:
     cancelled = _cancelled_end()
     settled = _runs_settle()
     unread = _traces_queue()
-    if jobs_waiting() or _jobs_lost():
+    if jobs_waiting() or OptimizerJob.objects.filter(jobs_lost(timezone.now())).exists():
         enqueue(OPTIMIZER_TASK)
     return {"given_up": len(given_up), "cancelled": cancelled, "settled": settled, "queued": unread}
 
 
-def _lost() -> Q:
-    now = timezone.now()
-    far = timedelta(seconds=LOST_SECONDS)
-    return Q(state=JobState.RUNNING.value) & (Q(seen_at__lt=now - far) | Q(seen_at__gt=now + far))
-
-
-def _jobs_lost() -> bool:
-    return OptimizerJob.objects.filter(_lost()).exists()
-
-
 def _cancelled_end() -> int:
     """Jobs of cancelled runs that nobody carries out (any more)."""
-    free = Q(state=JobState.QUEUED.value) | _lost()
+    free = Q(state=JobState.QUEUED.value) | jobs_lost(timezone.now())
     jobs = OptimizerJob.objects.filter(free, run__is_cancel_asked=True, run__state__in=OPEN_RUNS)
     keys = list(jobs.values_list("pk", flat=True)[:_AT_ONCE])
     ended = OptimizerJob.objects.filter(free, pk__in=keys)

@@ -157,16 +157,22 @@ def mark_of(reclaim: ReclaimSettings, limit: int, *, used_bytes: int = 0) -> Mar
     A ratio above 1 means "never by this trigger": then, as without any trigger, only a limit below what is
     used acts. At a ratio of exactly 1 the limit itself does when it is reached.
     """
+    high, low = levels_of(reclaim, limit, used_bytes=used_bytes)
+    reached_at = ceil(high) if high < limit or reclaim.used_ratio == 1 else limit + 1
+    return Mark(ceil(high), floor(low), reached_at)
+
+
+def levels_of(reclaim: ReclaimSettings, limit: int, *, used_bytes: int = 0) -> tuple[Fraction, Fraction]:
+    """The high and the low mark, as `mark_of` has them before they are rounded to whole units."""
     ratio = Fraction(repr(float(reclaim.used_ratio)))
     high = min(ratio, Fraction(1)) * limit if ratio > 0 else Fraction(min(used_bytes or limit, limit))
-    reached_at = ceil(high) if high < limit or ratio == 1 else limit + 1
     low = high - min(LOW_BELOW_HIGH * limit, high / 10)
     if ratio == 0 and used_bytes:
         low = LOW_OF_USED_BYTES * high
     if reclaim.low_watermark_ratio is not None:
         wanted = Fraction(repr(float(reclaim.low_watermark_ratio))) * limit
         low = wanted if wanted < high else low
-    return Mark(ceil(high), floor(low), reached_at)
+    return high, low
 
 
 def demands(

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from kvcm_platform.optimizer.advice.instances import instance_advice
 from kvcm_platform.optimizer.advice.quota import quota_advice
-from kvcm_platform.optimizer.advice.reading import Advice, Curves, GroupNow, HitRates, low_below
+from kvcm_platform.optimizer.advice.reading import Advice, Curves, GroupNow, HitRates
 from kvcm_platform.optimizer.advice.settings import policy_advice, watermark_advice
 from kvcm_platform.optimizer.advice.tiers import tiers_advice
 from kvcm_platform.optimizer.roi import CostModel, roi
 
-__all__ = ["Advice", "Curves", "GroupNow", "HitRates", "advise", "low_below"]
+__all__ = ["Advice", "Curves", "GroupNow", "HitRates", "advise"]
 
 
 def advise(now: GroupNow, curves: Curves, cost: CostModel | None) -> list[Advice]:

@@ -106,11 +106,6 @@ def mean_ratio(high: float, low: float) -> float:
     return (high + min(low, high)) / 2
 
 
-def low_below(high: float) -> float:
-    """Where reclaim ends without a mark of its own: five points lower, at most a tenth of the high mark."""
-    return high - min(0.05, high / 10)
-
-
 def rounded_up(size: float) -> int:
     """To the next 64th of its power of two: figures that can be read, at most 1.6 % more."""
     if size <= 64:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from kvcm_platform.core.capacity import Watermarks
 from kvcm_platform.core.sizes import sized
 from kvcm_platform.optimizer.advice.reading import (
     LEAST_GAIN,
@@ -11,7 +12,6 @@ from kvcm_platform.optimizer.advice.reading import (
     Curves,
     GroupNow,
     HitRates,
-    low_below,
     mean_ratio,
 )
 from kvcm_platform.optimizer.advice_kinds import AdviceKind
@@ -31,7 +31,7 @@ def watermark_advice(now: GroupNow, rates: HitRates) -> Advice | None:
     if high < 0.5:
         # A quota that seconds of writes fill is too small for marks to help.
         return None
-    low = round(low_below(high), 3)
+    low = round(Watermarks.of(high, None).low, 3)
     old, new = rates.at(now.resident_bytes), rates.at(now.quota_bytes * mean_ratio(high, low))
     is_tight = now.high_ratio - high >= 0.01
     if not is_tight and (new - old < LEAST_WATERMARK_GAIN or high <= now.high_ratio):

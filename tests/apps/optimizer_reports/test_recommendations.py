@@ -140,6 +140,18 @@ def test_from_a_run_to_the_group_and_back(client: APIClient, finished) -> None:
     ]
 
 
+def test_marks_in_bytes_count_like_ratios(client: APIClient, finished) -> None:
+    reclaim = ReclaimSettings(used_ratio=0.0, used_bytes=45 * GIB // 2, low_watermark_ratio=0.7)
+    make_group("other", quota=Quota(25 * GIB), reclaim=reclaim)
+    cost_model_add(acting=ADMIN, name="hand", settings=COST)
+    finished(group="other")
+    assert recommendations_make() == 1
+    # 22.5 and 17.5 GiB: 20 on average, as with the ratios of the group above.
+    (one,) = open_ones(client)
+    assert one["changes"] == {"quota": {"capacity_bytes": 50 * GIB}}
+    assert "2,000 EUR a month more" in one["sentence"]
+
+
 def test_all_kinds_that_change_settings_can_be_applied_and_undone(client: APIClient, finished) -> None:
     before = settings()
     now = int(timezone.now().timestamp()) // 3600 * 3600
