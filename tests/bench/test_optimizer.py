@@ -16,7 +16,7 @@ from kvcm_platform.optimizer.curves import lru_curve, sampled_curve
 from kvcm_platform.optimizer.generate import generate_into
 from kvcm_platform.optimizer.policies import POLICIES, simulate
 from kvcm_platform.optimizer.traces import ingest, open_trace
-from tests.support.optimizer_traces import SHARED
+from tests.support.optimizer_traces import SHARED, needs_shared
 
 from .at_scale import REQUESTS, SEED, SHAPE, capacities
 from .report import REPORT, ROOT, Report
@@ -111,7 +111,7 @@ def test_error_of_a_sample(folder: Path, report: Report) -> None:
         )
 
 
-@pytest.mark.skipif(not SHARED.is_dir(), reason="the shared traces are not here")
+@needs_shared
 def test_sweep_against_the_reference(tmp_path: Path, report: Report) -> None:
     source = SHARED / "mooncake_conversation_trace.jsonl"
     sizes = [int(size) for size in np.geomspace(100, 182_790, 20)]
@@ -133,7 +133,7 @@ def test_sweep_against_the_reference(tmp_path: Path, report: Report) -> None:
         report.add(SWEEP, name, times, "x reference", target, is_floor=True, ms=seconds * 1000)
 
 
-@pytest.mark.skipif(not SHARED.is_dir(), reason="the shared traces are not here")
+@needs_shared
 @pytest.mark.parametrize(
     ("policy", "reference_seconds", "target"),
     [("lru", 2.76, 40), ("random_lru", 4.46, 3), ("leaf_aware_lru", 3.41, 6)],

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from kvcm_platform.optimizer.trace import NO_PARENT, Event, Trace, TraceHeader, TraceInstance
 
@@ -17,6 +18,8 @@ SHARED = next(
     Path("no shared traces"),
 )
 """Public traces beside the repository or above its worktree."""
+
+needs_shared = pytest.mark.skipif(not SHARED.is_dir(), reason="the shared traces are not here")
 
 
 @dataclass(slots=True)

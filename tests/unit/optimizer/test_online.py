@@ -20,7 +20,7 @@ from kvcm_platform.optimizer.online_form import OnlineRecord, online_from_bytes,
 from kvcm_platform.optimizer.online_stack import carry_on
 from kvcm_platform.optimizer.trace import Trace
 from tests.support.data_plane import instance
-from tests.support.optimizer_traces import mooncake_trace
+from tests.support.optimizer_traces import mooncake_trace, needs_shared
 
 ONE, TWO = instance(), instance("model-b", 0xDEF)
 BYTES = {ONE.number: 300, TWO.number: 700}
@@ -123,6 +123,7 @@ def estimated(trace: Trace, capacity: int, k: int) -> tuple[OnlineStack, np.ndar
     return stack, np.array(rates)
 
 
+@needs_shared
 @pytest.mark.parametrize("name", ["conversation", "synthetic"])
 def test_it_is_within_a_hundredth_of_the_exact_curve(name):
     trace = mooncake_trace(name)

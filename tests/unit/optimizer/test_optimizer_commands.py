@@ -16,7 +16,7 @@ import pytest
 from kvcm_platform.optimizer.cli import main
 from kvcm_platform.optimizer.trace import TraceInstance
 from tests.support.naive_curves import naive_lru
-from tests.support.optimizer_traces import SHARED, Turn, trace_of
+from tests.support.optimizer_traces import SHARED, Turn, needs_shared, trace_of
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 
@@ -77,7 +77,7 @@ def test_an_event_log_becomes_turns_where_it_is_asked_for(run: Run, tmp_path: Pa
         assert (code, [events[kind] for kind in ("turn", "read", "write")]) == (0, expected)
 
 
-@pytest.mark.skipif(not SHARED.is_dir(), reason="the shared traces are not here")
+@needs_shared
 @pytest.mark.parametrize(
     ("name", "rates", "bound"),
     [
@@ -171,7 +171,7 @@ def test_late_writes_hit_less(small: tuple[Path, list[list[int]]], run: Run) -> 
     assert hits[0] > hits[1] > hits[2] == 0
 
 
-@pytest.mark.skipif(not SHARED.is_dir(), reason="the shared traces are not here")
+@needs_shared
 def test_users_of_the_reference_find_their_numbers(run: Run) -> None:
     trace = SHARED / "mooncake_conversation_trace.jsonl"
     code, out, _ = run(
@@ -187,7 +187,7 @@ def test_users_of_the_reference_find_their_numbers(run: Run) -> None:
     assert [line["hit_blocks"] for line in objects(out)] == [12_608, 60_308] != hits[:2]
 
 
-@pytest.mark.skipif(not SHARED.is_dir(), reason="the shared traces are not here")
+@needs_shared
 def test_from_a_packed_file_to_a_picture_in_one_command(run: Run, tmp_path: Path) -> None:
     picture = tmp_path / "out.png"
     trace = SHARED / "weka_agentic_sample.jsonl.gz"

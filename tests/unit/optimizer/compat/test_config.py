@@ -21,7 +21,7 @@ from kvcm_platform.optimizer.compat.settings import (
     ReferenceSettings,
 )
 from kvcm_platform.optimizer.trace import Event, TraceInstance
-from tests.support.optimizer_traces import SHARED, Turn, trace_of
+from tests.support.optimizer_traces import SHARED, Turn, needs_shared, trace_of
 
 STORAGE = {
     "unique_name": "pace_00",
@@ -235,7 +235,7 @@ def test_the_command_says_what_is_wrong_in_one_line(
     assert lines[-1].startswith("error: trace_type")
 
 
-@pytest.mark.skipif(not SHARED.is_dir(), reason="the shared traces are not here")
+@needs_shared
 def test_a_shared_trace_by_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """OPTIMIZER.md 2: lru, batches of 100, 10,000 blocks; it does not look at times."""
     config = config_of(

@@ -23,7 +23,7 @@ from kvcm_platform.optimizer.curve import Curve, Events, Unit
 from kvcm_platform.optimizer.policies import simulate
 from kvcm_platform.optimizer.trace import Event, Trace, TraceInstance
 from tests.support.naive_reference import MODELS, model_replay
-from tests.support.optimizer_traces import SHARED, Turn, mooncake_trace, random_turns, trace_of
+from tests.support.optimizer_traces import Turn, mooncake_trace, needs_shared, random_turns, trace_of
 
 INSTANCES = tuple(TraceInstance(f"i{number}", 16) for number in range(3))
 
@@ -131,9 +131,6 @@ def test_leaf_aware_lru_may_stay_above_its_quota() -> None:
     assert above > 0
 
 
-shared = pytest.mark.skipif(not SHARED.is_dir(), reason="the shared traces are not here")
-
-
 @pytest.fixture(scope="module")
 def conversation() -> Trace:
     """The request's number is its time, as in the runs that the figures are from."""
@@ -141,7 +138,7 @@ def conversation() -> Trace:
     return replace(trace, at_us=np.arange(trace.requests, dtype=np.int64))
 
 
-@shared
+@needs_shared
 @pytest.mark.parametrize(
     ("policy", "mode", "hits"),
     [
@@ -170,7 +167,7 @@ def test_known_hits_of_the_conversation_trace(
     assert told[-1] == 1.0
 
 
-@shared
+@needs_shared
 def test_the_native_rate_at_1000_blocks_is_a_little_higher(conversation: Trace) -> None:
     """OPTIMIZER.md 7: .0445 against .0437."""
     assert simulate(conversation, "lru", [1_000]).hit_rate[0].round(4) == 0.0445

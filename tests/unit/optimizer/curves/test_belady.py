@@ -11,7 +11,14 @@ from kvcm_platform.core.errors import Code, DomainError
 from kvcm_platform.optimizer.curve import Unit
 from kvcm_platform.optimizer.curves import belady_curve, lru_curve
 from tests.support.naive_curves import most_hits
-from tests.support.optimizer_traces import ONE, SHARED, Turn, mooncake_trace, random_trace, trace_of
+from tests.support.optimizer_traces import (
+    ONE,
+    Turn,
+    mooncake_trace,
+    needs_shared,
+    random_trace,
+    trace_of,
+)
 
 
 def test_equals_the_best_of_all_choices() -> None:
@@ -68,7 +75,7 @@ def most_hits_of_a_loop(period: int, rounds: int, capacity: int) -> int:
     return hits
 
 
-@pytest.mark.skipif(not SHARED.is_dir(), reason="the shared traces are not here")
+@needs_shared
 @pytest.mark.parametrize(("name", "rates"), [("conversation", (0.191, 0.3664)), ("synthetic", (0, 0.618))])
 def test_mooncake_figures(name: str, rates: tuple[float, float]) -> None:
     """At 1,000 (where known) and 10,000 blocks (OPTIMIZER.md 4)."""

@@ -12,7 +12,7 @@ from kvcm_platform.optimizer.curve import Touch, Unit
 from kvcm_platform.optimizer.curves import lru_curve
 from kvcm_platform.optimizer.trace import Event, TraceInstance
 from tests.support.naive_curves import hits_at, naive_lru
-from tests.support.optimizer_traces import SHARED, Turn, mooncake_trace, random_trace, trace_of
+from tests.support.optimizer_traces import Turn, mooncake_trace, needs_shared, random_trace, trace_of
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -51,7 +51,7 @@ def test_equals_the_naive_model_at_every_capacity(seed: int, touch: Touch, unit:
 SHARES = (0.01, 0.05, 0.10, 0.25, 0.50)
 
 
-@pytest.mark.skipif(not SHARED.is_dir(), reason="the shared traces are not here")
+@needs_shared
 @pytest.mark.parametrize(
     ("name", "rates", "unlimited"),
     [

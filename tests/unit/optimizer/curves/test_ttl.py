@@ -10,7 +10,7 @@ from kvcm_platform.core.errors import DomainError
 from kvcm_platform.optimizer.curves import ttl_curve
 from kvcm_platform.optimizer.trace import Event
 from tests.support.naive_curves import hits_at, naive_ttl
-from tests.support.optimizer_traces import SHARED, Turn, mooncake_trace, random_trace, trace_of
+from tests.support.optimizer_traces import Turn, mooncake_trace, needs_shared, random_trace, trace_of
 
 
 def test_equals_the_naive_model_at_every_time() -> None:
@@ -42,7 +42,7 @@ def test_without_times_it_reaches_over_the_span() -> None:
     assert curve.series["mean_resident"][-1] == 2
 
 
-@pytest.mark.skipif(not SHARED.is_dir(), reason="the shared traces are not here")
+@needs_shared
 def test_the_longest_time_is_unlimited() -> None:
     curve = ttl_curve(mooncake_trace("conversation"), [0, 10**12])
     assert round(float(curve.hit_rate[-1]), 4) == 0.3664

@@ -17,9 +17,9 @@ from kvcm_platform.optimizer.trace import Event, Trace, TraceInstance
 from tests.support.naive_curves import Hits
 from tests.support.naive_policies import NAIVE, Outcome, naive_replay
 from tests.support.optimizer_traces import (
-    SHARED,
     Turn,
     mooncake_trace,
+    needs_shared,
     random_trace,
     random_turns,
     trace_of,
@@ -172,9 +172,6 @@ def test_sampled_lru_with_many_samples_is_nearly_lru_and_its_seed_decides() -> N
     assert few.definition.parameters == {"samples": 16, "seed": 5}
 
 
-shared = pytest.mark.skipif(not SHARED.is_dir(), reason="the shared traces are not here")
-
-
 @pytest.fixture(scope="module")
 def conversation() -> Trace:
     return mooncake_trace("conversation")
@@ -185,7 +182,7 @@ def synthetic() -> Trace:
     return mooncake_trace("synthetic")
 
 
-@shared
+@needs_shared
 @pytest.mark.parametrize(
     ("policy", "rates"),
     [("lru", [0.045, 0.212, 0.326, 0.355, 0.364]), ("lfu", [0.048, 0.132, 0.276, 0.344, 0.363])],
@@ -196,7 +193,7 @@ def test_known_rates_of_the_conversation_trace(policy: str, rates: list[float], 
     assert curve.hit_rate.round(3).tolist() == rates
 
 
-@shared
+@needs_shared
 def test_known_rates_of_root_first_lru(conversation: Trace, synthetic: Trace) -> None:
     for trace, rates in (
         (conversation, [0.0523, 0.1954, 0.2784, 0.3535, 0.3631]),
@@ -207,7 +204,7 @@ def test_known_rates_of_root_first_lru(conversation: Trace, synthetic: Trace) ->
         assert curve.hit_rate.round(4).tolist() == rates
 
 
-@shared
+@needs_shared
 def test_what_late_writes_cost_with_unlimited_capacity(conversation: Trace, synthetic: Trace) -> None:
     """OPTIMIZER.md 1, counter-examples."""
     for trace, rates in ((conversation, [0.3664, 0.3658, 0.3399]), (synthetic, [0.6396, 0.6312, 0.5998])):
@@ -217,7 +214,7 @@ def test_what_late_writes_cost_with_unlimited_capacity(conversation: Trace, synt
             assert curve.unlimited_hit_blocks == curve.hit_blocks[0]
 
 
-@shared
+@needs_shared
 def test_sampled_lru_keeps_unreachable_blocks(conversation: Trace, synthetic: Trace) -> None:
     """OPTIMIZER.md 4: at 10,000 blocks resident 20.9 % but usable 18.1 %; synthetic 42.4 / 37.3."""
     for trace, resident, usable in ((conversation, 0.209, 0.181), (synthetic, 0.424, 0.373)):
@@ -227,7 +224,7 @@ def test_sampled_lru_keeps_unreachable_blocks(conversation: Trace, synthetic: Tr
         assert 0.05 < curve.series["orphan_share"][0] < 0.4
 
 
-@shared
+@needs_shared
 def test_shapes_that_a_user_is_told(conversation: Trace) -> None:
     """OPTIMIZER.md 4: S3-FIFO beats LRU at small capacities only; CLOCK stays within 0.9 points of LRU."""
     capacities = [1_000, 5_859, 10_000, 30_000, 50_000, 100_000]
@@ -238,7 +235,7 @@ def test_shapes_that_a_user_is_told(conversation: Trace) -> None:
     assert abs(clock - lru).max() <= 0.009
 
 
-@shared
+@needs_shared
 def test_the_replay_of_lru_equals_the_curve_of_one_pass(conversation: Trace) -> None:
     capacities = [100, 3_000, 40_000]
     replayed, curve = simulate(conversation, "lru", capacities), lru_curve(conversation, capacities)

@@ -15,10 +15,9 @@ from kvcm_platform.core.traces import TraceFormat
 from kvcm_platform.core.traces import open_trace as open_for_replay
 from kvcm_platform.optimizer.trace import BadLine, TraceInstance
 from kvcm_platform.optimizer.traces import TraceReadError, in_order, ingest, open_trace
+from tests.support.optimizer_traces import SHARED
 
 from .naive_paths import chains_of, check_paths, keys_of, path_ids
-
-REAL_TRACES = Path(__file__).resolve().parents[4].parent / "shared" / "data" / "traces"
 
 
 def write(path: Path, records: list[Any]) -> Path:
@@ -40,7 +39,7 @@ class TestRealTraces:
         ],
     )
     def test_known_totals(self, name: str, requests: int, blocks: int, distinct: int, tmp_path: Path) -> None:
-        path = REAL_TRACES / name
+        path = SHARED / name
         if not path.exists():
             path = write(tmp_path / name, [mooncake(n, [0, 1, n + 2]) for n in range(50)])
             requests, blocks, distinct = 50, 150, 52
@@ -55,7 +54,7 @@ class TestRealTraces:
 
     def test_weka_in_one_namespace(self, tmp_path: Path) -> None:
         """All sessions in one cache, in order of time, their ids apart: as the replay has them."""
-        path = REAL_TRACES / "weka_agentic_sample.jsonl.gz"
+        path = SHARED / "weka_agentic_sample.jsonl.gz"
         if not path.exists():
             request = {"t": 1, "in": 70, "out": 1, "hash_ids": [4], "type": "n", "model": "m"}
             sessions = [
