@@ -90,6 +90,12 @@ def mask_flags(mask: Any, count: int, name: str = "block_mask") -> list[bool]:
     raise ValueError(f"{name} is neither an offset nor a list of true and false")
 
 
+def left_out_lookup(record: dict[str, Any]) -> str:
+    """A note on a lookup that is no prefix match; empty for one that is. Raises ValueError."""
+    query_type = text(record, "query_type", "prefix_match").lower().removeprefix("qt_")
+    return "" if query_type.startswith("prefix_match") else f"lookup of type {query_type:.40} left out"
+
+
 def whole(record: dict[str, Any], name: str, default: int | None = None) -> int:
     """A member that is a whole number, not negative. Raises ValueError."""
     value = record.get(name, default)

@@ -155,9 +155,8 @@ class _EventLog:
         return left
 
     def _get(self, number: int, record: dict[str, Any]) -> list[SourceRequest]:
-        query_type = members.text(record, "query_type", "prefix_match").lower().removeprefix("qt_")
-        if not query_type.startswith("prefix_match"):
-            self._options.notes[f"lookup of type {query_type:.40} left out"] += 1
+        if note := members.left_out_lookup(record):
+            self._options.notes[note] += 1
             return []
         at_us = members.whole(record, "trigger_time_us")
         instance, keys, tokens = self._chain(record)

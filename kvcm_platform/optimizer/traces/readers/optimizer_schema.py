@@ -32,9 +32,8 @@ def read_optimizer_schema(lines: Lines, options: ReadOptions) -> Iterator[Source
 
 def _request(number: int, record: dict[str, Any], options: ReadOptions) -> SourceRequest | None:
     event = _event(record)
-    query_type = members.text(record, "query_type", "prefix_match").lower().removeprefix("qt_")
-    if event is not Event.WRITE and not query_type.startswith("prefix_match"):
-        options.notes[f"lookup of type {query_type:.40} left out"] += 1
+    if (note := members.left_out_lookup(record)) and event is not Event.WRITE:
+        options.notes[note] += 1
         return None
     instance, keys, tokens = _chain(record, options)
     total = members.block_keys(record.get("total_keys") or [], "total_keys")
