@@ -92,7 +92,7 @@ class TraceRecord:
 
 @dataclass(frozen=True, slots=True)
 class BadLine:
-    """A line that was skipped. `number` counts from 1."""
+    """A line or record that was skipped. `number` counts from 1."""
 
     number: int
     reason: str

@@ -13,6 +13,8 @@ from enum import IntEnum
 import numpy as np
 from numpy.typing import NDArray
 
+from kvcm_platform.core.traces import BadLine as BadLine
+
 Int8 = NDArray[np.int8]
 Int32 = NDArray[np.int32]
 Int64 = NDArray[np.int64]
@@ -54,14 +56,6 @@ def instance_checked(instance: TraceInstance) -> TraceInstance:
     if not 0 <= instance.block_bytes <= MAX_BLOCK_BYTES:
         raise ValueError(f"blocks of {instance.block_bytes} bytes: up to {MAX_BLOCK_BYTES:,} are possible")
     return instance
-
-
-@dataclass(frozen=True, slots=True)
-class BadLine:
-    """A line or record that was skipped. `number` counts from 1."""
-
-    number: int
-    reason: str
 
 
 @dataclass(frozen=True, slots=True)
