@@ -17,6 +17,16 @@ Progress = Callable[[float], None]
 """Told the share done (0..1), at least a few times a second of work; what it raises ends the computation."""
 
 
+def progress_part(on_progress: Progress | None, begin: float, end: float) -> Progress:
+    """Progress of a step that leads from the share `begin` to `end` of the whole."""
+
+    def tell(share: float) -> None:
+        if on_progress is not None:
+            on_progress(begin + (end - begin) * share)
+
+    return tell
+
+
 class Touch(StrEnum):
     DEEP = "deep"
     """A request uses its blocks deepest first, so that the root is the most recent: resident = hit."""

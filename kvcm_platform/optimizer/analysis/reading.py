@@ -11,7 +11,7 @@ from typing import Any
 
 from kvcm_platform.core.errors import Code, DomainError
 from kvcm_platform.core.traces import TraceError
-from kvcm_platform.optimizer.curve import Progress
+from kvcm_platform.optimizer.curve import Progress, progress_part
 from kvcm_platform.optimizer.generate import Shape, generate_into
 from kvcm_platform.optimizer.trace import Trace
 from kvcm_platform.optimizer.traces import ingest, summary
@@ -46,7 +46,7 @@ def read_trace(arguments: Mapping[str, Any], tell: Progress) -> dict[str, Any]:
             as_turns=options.get("as_turns"),
             max_bad_lines=options.get("max_bad_lines", 100),
             max_bytes=max(_LEAST_UNPACKED_BYTES, _MOST_PACKED * source.stat().st_size),
-            on_progress=lambda share: tell(share * _COLUMNS_SHARE),
+            on_progress=progress_part(tell, 0, _COLUMNS_SHARE),
         )
     except TraceError as error:
         raise DomainError(Code.INVALID_ARGUMENT, str(error), field="file") from error
@@ -67,7 +67,7 @@ def generate_trace(arguments: Mapping[str, Any], tell: Progress) -> dict[str, An
         options["requests"],
         seed=options["seed"],
         shape=_shape(options),
-        on_progress=lambda share: tell(share * _COLUMNS_SHARE),
+        on_progress=progress_part(tell, 0, _COLUMNS_SHARE),
     )
     return _kept(trace, arguments, tell)
 
@@ -87,7 +87,7 @@ def _kept(trace: Trace, arguments: Mapping[str, Any], tell: Progress) -> dict[st
     save_parquet(
         trace,
         arguments["parquet"],
-        on_progress=lambda share: tell(_COLUMNS_SHARE + share * (1 - _COLUMNS_SHARE)),
+        on_progress=progress_part(tell, _COLUMNS_SHARE, 1),
     )
     return trace_facts(trace)
 

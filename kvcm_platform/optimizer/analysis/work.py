@@ -18,7 +18,7 @@ from kvcm_platform.optimizer.analysis.plan import JobPlan, Part, plan_from_json
 from kvcm_platform.optimizer.analysis.spec import AnalysisSpec, spec_from_json
 from kvcm_platform.optimizer.answers.hot_prefixes import hot_prefixes
 from kvcm_platform.optimizer.answers.thinning import at_points, curves_merge, spread, thinned
-from kvcm_platform.optimizer.curve import Curve, Events, Progress, Touch, Unit, curve_to_json
+from kvcm_platform.optimizer.curve import Curve, Events, Progress, Touch, Unit, curve_to_json, progress_part
 from kvcm_platform.optimizer.curves import (
     belady_curve,
     lru_analysis,
@@ -31,7 +31,7 @@ from kvcm_platform.optimizer.curves.sampling import SEEDS, sampled_curve
 from kvcm_platform.optimizer.policies import simulate
 from kvcm_platform.optimizer.roi import cost_from_json, exact_best
 from kvcm_platform.optimizer.trace import Trace
-from kvcm_platform.optimizer.traces import TraceReadError, open_trace, select
+from kvcm_platform.optimizer.traces import TraceReadError, open_trace, part_of
 
 _TOTAL_POINTS = 4000
 _PART_POINTS = 200
@@ -57,17 +57,12 @@ def analyse(arguments: Mapping[str, Any], tell: Progress) -> dict[str, Any]:
 
 def scoped(trace: Trace, spec: AnalysisSpec) -> Trace:
     """The part of the trace that the analysis is about."""
-    if not (spec.instances or spec.types or spec.begin_seconds is not None or spec.end_seconds is not None):
-        return trace
-    first = int(trace.at_us[0]) if trace.requests else 0
-    begin = None if spec.begin_seconds is None else first + round(spec.begin_seconds * 1e6)
-    end = None if spec.end_seconds is None else first + round(spec.end_seconds * 1e6)
-    return select(
+    return part_of(
         trace,
-        instances=spec.instances or None,
-        types=spec.types or None,
-        begin_us=begin,
-        end_us=end,
+        instances=spec.instances,
+        types=spec.types,
+        begin_seconds=spec.begin_seconds,
+        end_seconds=spec.end_seconds,
     )
 
 
@@ -116,7 +111,7 @@ def _lru(trace: Trace, spec: AnalysisSpec, plan: JobPlan, tell: Progress) -> dic
         by=_parts_shown(trace),
         touch=Touch(spec.touch),
         unit=Unit(spec.unit),
-        on_progress=lambda share: tell(0.7 * share),
+        on_progress=progress_part(tell, 0, 0.7),
     )
     pairs = _pairs(trace, spec)
     wanted = {
@@ -131,7 +126,7 @@ def _lru(trace: Trace, spec: AnalysisSpec, plan: JobPlan, tell: Progress) -> dic
             sorted(wanted),
             touch=Touch(spec.touch),
             unit=Unit(spec.unit),
-            on_progress=lambda share: tell(0.7 + 0.3 * share),
+            on_progress=progress_part(tell, 0.7, 1),
         )
         splits = [split.to_json() for split in tiers(exact, pairs)] if pairs else []
         total = curves_merge([exact, thinned(total, _TOTAL_POINTS)])

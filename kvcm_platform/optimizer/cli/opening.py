@@ -11,7 +11,7 @@ from pathlib import Path
 from kvcm_platform.core.errors import invalid
 
 from ..trace import Trace
-from ..traces import TraceReadError, detect, ingest, open_trace, select
+from ..traces import TraceReadError, detect, ingest, open_trace, part_of
 from ..traces.source_lines import open_source
 from .console import bar, note
 
@@ -23,17 +23,13 @@ _PIECE = 1 << 20
 def opened(options: argparse.Namespace) -> Trace:
     """The trace of the command's options, and the part of it that they choose."""
     trace = _whole(options)
-    begin, end = options.begin, options.end
-    if not (options.instance or options.type or begin is not None or end is not None):
-        return trace
-    first = int(trace.at_us[0]) if trace.requests else 0
     try:
-        return select(
+        return part_of(
             trace,
-            instances=options.instance or None,
-            types=options.type or None,
-            begin_us=None if begin is None else first + round(begin * 1e6),
-            end_us=None if end is None else first + round(end * 1e6),
+            instances=options.instance,
+            types=options.type,
+            begin_seconds=options.begin,
+            end_seconds=options.end,
         )
     except TraceReadError as error:
         raise invalid(error.field or "trace", str(error)) from error

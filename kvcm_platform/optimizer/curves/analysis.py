@@ -10,7 +10,7 @@ import numpy as np
 
 from kvcm_platform.core.errors import invalid
 
-from ..curve import Curve, Definition, Progress, Touch, Unit, curve_to_json
+from ..curve import Curve, Definition, Progress, Touch, Unit, curve_to_json, progress_part
 from ..trace import Int64, Trace
 from . import stack
 from .bins import edges_of, log_linear
@@ -110,8 +110,7 @@ def lru_analysis(
     parts.map(run.edges.values)
     for chunk in chunks(trace):
         run.take(chunk, parts.extras(chunk))
-        if on_progress is not None:
-            on_progress(0.8 * chunk.end / trace.requests)
+        progress_part(on_progress, 0, 0.8)(chunk.end / trace.requests)
     definition = Definition("lru", touch=touch, unit=unit)
     part_capacities = wanted if capacities is not None else parts.edges * weights.unit_size
     at = np.searchsorted(parts.edges, part_capacities // weights.unit_size)
@@ -138,7 +137,7 @@ def lru_analysis(
         ],
         reuse_distance=by_distance,
         reuse_time=histogram_of(parts.gap_edges.values, parts.gaps),
-        access_counts=access_counts(trace, _rest_of(on_progress)),
+        access_counts=access_counts(trace, progress_part(on_progress, 0.8, 1)),
         working_set=[
             WorkingSet(begin, int(blocks))
             for begin, blocks in zip(parts.window_begins(), parts.working, strict=True)
@@ -213,9 +212,3 @@ class _Parts:
             return self.trace.span_us
         begin = self.window_begins()[part - self.named]
         return min(self.window_us, self.end_us - begin)
-
-
-def _rest_of(on_progress: Progress | None) -> Progress | None:
-    if on_progress is None:
-        return None
-    return lambda share: on_progress(0.8 + 0.2 * share)

@@ -19,7 +19,7 @@ from kvcm_platform.core.errors import invalid
 
 from ..bits import GOLDEN, mix64, set_bits
 from ..compiled import compiled
-from ..curve import Curve, Definition, Float64, Progress, Touch, Unit
+from ..curve import Curve, Definition, Float64, Progress, Touch, Unit, progress_part
 from ..trace import Int32, Int64, Trace, blocks_by_instance
 from . import stack
 from .bins import edges_of, find_bin
@@ -92,7 +92,7 @@ def sampled_curve(
     wanted = wanted_capacities(trace, weights, capacities)
     edges = edges_of(wanted // weights.unit_size)
     at = np.searchsorted(edges.values, wanted // weights.unit_size)
-    hot = _hottest(trace, hot_blocks, _part(on_progress, 0, _COUNTING))
+    hot = _hottest(trace, hot_blocks, progress_part(on_progress, 0, _COUNTING))
     definition = Definition(
         "lru",
         touch=Touch.DEEP,
@@ -119,7 +119,7 @@ def sampled_curve(
             arguments = (*chunk.columns, *state)
             looked_at += _sampled_pass(*arguments)
             share = (number + chunk.end / trace.requests) / len(seeds)
-            _part(on_progress, _COUNTING, 1)(share)
+            progress_part(on_progress, _COUNTING, 1)(share)
         curve = curve_of_rows(trace, _adjusted(rows, stands_for), at, definition, wanted)
         curves.append(_bounded(curve, trace, weights.block_bytes))
     rates = np.array([curve.hit_rate for curve in curves])
@@ -205,14 +205,6 @@ def _bit_count(bits: Int64) -> int:
 
 def _start_of(seed: int) -> int:
     return int(np.random.default_rng(seed).integers(2**62))
-
-
-def _part(on_progress: Progress | None, begin: float, end: float) -> Progress:
-    def tell(share: float) -> None:
-        if on_progress is not None:
-            on_progress(begin + (end - begin) * share)
-
-    return tell
 
 
 @compiled

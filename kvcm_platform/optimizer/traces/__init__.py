@@ -7,7 +7,7 @@ from .formats import SourceFormat
 from .ingest import ingest
 from .json_trace import OutputFormat
 from .parquet import save_parquet
-from .selection import select
+from .selection import part_of, select
 from .store import open_trace
 from .summary import PartSummary, TraceSummary, summary, summary_to_json
 
@@ -22,6 +22,7 @@ __all__ = [
     "detect",
     "ingest",
     "open_trace",
+    "part_of",
     "save_parquet",
     "select",
     "summary",
