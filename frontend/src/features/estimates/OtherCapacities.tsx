@@ -45,7 +45,7 @@ function Rates({ estimate }: { estimate: Estimate }) {
     <Panel title={TITLE} note={`last ${minutes} min, estimated from live traffic`}>
       <div className={classes.rows} role="table" aria-label={TITLE}>
         {capacityRows(estimate).map((row) => (
-          <Row key={row.key} row={row} estimate={estimate} />
+          <Row key={row.key} row={row} askedBlocks={estimate.asked_blocks} />
         ))}
       </div>
       <p className={classes.advice}>{advice(estimate)}</p>
@@ -65,11 +65,9 @@ function Rates({ estimate }: { estimate: Estimate }) {
   );
 }
 
-function Row({ row, estimate }: { row: CapacityRow; estimate: Estimate }) {
+function Row({ row, askedBlocks }: { row: CapacityRow; askedBlocks: number }) {
   const isReal = row.key === 'real';
-  const point = estimate.points.find(({ factor }) => String(factor) === row.key);
-  const hits = isReal ? estimate.real_hit_blocks : (point?.hit_blocks ?? 0);
-  const hint = `${exact(hits)} of ${exact(estimate.asked_blocks)} blocks`;
+  const hint = `${exact(row.hitBlocks)} of ${exact(askedBlocks)} blocks`;
   return (
     <div className={classes.row} role="row">
       <span role="rowheader" className={clsx(isReal && classes.real)}>

@@ -11,6 +11,7 @@ export interface CapacityRow {
   label: string;
   capacityBytes: number | null;
   rate: number | null;
+  hitBlocks: number;
   /** To the estimate at the present capacity; null for that one and for what was measured. */
   gain: number | null;
 }
@@ -21,12 +22,13 @@ const LABELS: Record<number, string> = { 0.5: 'Half', 1: 'Present', 2: 'Twice', 
 export function capacityRows(estimate: Estimate): CapacityRow[] {
   const present = rateAt(estimate, 1);
   return [
-    { key: 'real', label: 'Measured', capacityBytes: null, rate: estimate.real_hit_rate, gain: null },
-    ...estimate.points.map(({ factor, capacity_bytes, hit_rate }) => ({
+    { key: 'real', label: 'Measured', capacityBytes: null, rate: estimate.real_hit_rate, hitBlocks: estimate.real_hit_blocks, gain: null },
+    ...estimate.points.map(({ factor, capacity_bytes, hit_rate, hit_blocks }) => ({
       key: String(factor),
       label: LABELS[factor] ?? `${factor} ×`,
       capacityBytes: capacity_bytes,
       rate: hit_rate,
+      hitBlocks: hit_blocks,
       gain: factor === 1 || hit_rate === null || present === null ? null : hit_rate - present,
     })),
   ];
