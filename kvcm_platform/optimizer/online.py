@@ -88,10 +88,6 @@ class Estimate:
     hit_blocks: tuple[float, ...]
 
     @property
-    def real_hit_rate(self) -> float | None:
-        return self.real_hit_blocks / self.asked_blocks if self.asked_blocks else None
-
-    @property
     def hit_rates(self) -> tuple[float, ...] | None:
         """None where nothing was asked for."""
         if not self.asked_blocks:

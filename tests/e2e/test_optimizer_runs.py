@@ -6,7 +6,6 @@ import asyncio
 import json
 import os
 import signal
-import time
 import urllib.request
 import uuid
 from collections.abc import Callable
@@ -135,10 +134,8 @@ def test_a_run_is_cancelled_within_seconds(platform: Platform, rest: Rest, trace
     async def watched() -> None:
         async with Watcher(platform, rest) as watcher:
             await watcher.run(run, lambda row: row["state"] == "running", 60)
-            began = time.monotonic()
             rest(f"{RUNS}{run}/cancel/", {})
             await watcher.run(run, lambda row: row["state"] == "cancelled", 30)
-            assert time.monotonic() - began < 30
 
     asyncio.run(watched())
     wait_for(lambda: not job_processes(platform), 60, "no job goes on")
