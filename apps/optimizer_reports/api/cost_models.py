@@ -15,7 +15,7 @@ from rest_framework.response import Response
 from apps.common.api.strict import StrictSerializer
 from apps.common.api.versions import expected_version
 from apps.optimizer_reports.models.cost import OptimizerCostModel
-from apps.optimizer_reports.selectors.costs import cost_model_get, cost_model_list
+from apps.optimizer_reports.selectors.costs import cost_model_get, cost_model_groups, cost_model_list
 from apps.optimizer_reports.services.cost_models import (
     cost_model_add,
     cost_model_remove,
@@ -119,9 +119,7 @@ class CostModelViewSet(viewsets.GenericViewSet):
 
 
 def _shown(row: OptimizerCostModel, request: Request) -> dict[str, Any]:
-    visible = request.actor.groups
-    names = [group.group_name for group in row.groups.all()]
-    groups = [name for name in names if visible is None or name in visible]
+    groups = cost_model_groups(row, acting=request.actor)
     return CostModelOutput({**row.__dict__, "groups": groups}).data
 
 

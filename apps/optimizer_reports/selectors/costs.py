@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from django.db.models import QuerySet
 
+from apps.common.actor import Actor
 from apps.optimizer_reports.models.cost import OptimizerCostModel, OptimizerGroupCost
 from kvcm_platform.core.errors import Code, DomainError
 from kvcm_platform.optimizer.roi.cost import CostModel, cost_from_json
@@ -19,6 +20,12 @@ def cost_model_get(*, name: str) -> OptimizerCostModel:
     if row is None:
         raise DomainError(Code.NOT_FOUND, f"there is no cost model {name}", field="name")
     return row
+
+
+def cost_model_groups(row: OptimizerCostModel, *, acting: Actor) -> list[str]:
+    """The groups that have it instead of the default, as far as `acting` may see them."""
+    names = [group.group_name for group in row.groups.all()]
+    return [name for name in names if acting.groups is None or name in acting.groups]
 
 
 def cost_model_of_group(group_name: str) -> OptimizerCostModel | None:
