@@ -42,6 +42,7 @@ class OnlineRecord:
 
 
 def online_to_bytes(record: OnlineRecord) -> bytes:
+    """720 KiB at most; `online_from_bytes` is its inverse."""
     stack = record.stack
     head = {
         "version": FORM_VERSION,

@@ -36,6 +36,7 @@ def read_only(array: NDArray[Any], dtype: type) -> NDArray[Any]:
 
 
 def requests_of(trace: Trace) -> Requests:
+    """Without a copy of any column that is an array of its type already."""
     instances = trace.header.instances
     return Requests(
         at_us=read_only(trace.at_us, np.int64),

@@ -27,6 +27,7 @@ _ROUNDING = 1e-9
 
 
 def quota_advice(now: GroupNow, curve: Curve, rates: HitRates, money: Roi | None) -> Advice | None:
+    """Another quota, where it differs and gains enough to be worth it; `money` is `roi` of the curve."""
     best = _best_bytes(now, curve, rates, money)
     if best is None or not now.mean_ratio:
         return None

@@ -24,6 +24,7 @@ LEAST_HEADROOM = 0.02
 
 
 def watermark_advice(now: GroupNow, rates: HitRates) -> Advice | None:
+    """Marks that leave the room that writes need until reclaim acts; None where the rate is not known."""
     if not now.peak_written_bytes_per_second or not now.quota_bytes or now.high_ratio > 1:
         return None
     need = now.peak_written_bytes_per_second * (RECLAIM_SECONDS + now.delay_seconds) / now.quota_bytes
@@ -61,6 +62,7 @@ def watermark_advice(now: GroupNow, rates: HitRates) -> Advice | None:
 
 
 def policy_advice(now: GroupNow, curves: Curves) -> Advice | None:
+    """The policy that hits most at what the group holds, where it gains LEAST_GAIN over the present one."""
     # TTL under pressure takes what was not used for longest: it is LRU.
     present = now.policy if now.policy in curves.by_policy else "lru"
     found = {

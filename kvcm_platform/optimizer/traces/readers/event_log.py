@@ -49,6 +49,7 @@ class _Write:
 
 
 def read_publisher_log(lines: Lines, options: ReadOptions) -> Iterator[SourceRequest]:
+    """Reads and writes, or turns where `options` ask for them."""
     yield from _read(lines, options, _EventLog(options, as_turns=bool(options.as_turns)))
 
 

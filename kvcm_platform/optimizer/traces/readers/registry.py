@@ -26,6 +26,7 @@ _READERS: dict[SourceFormat, Reader] = {
 
 
 def reader_of(source_format: SourceFormat) -> Reader:
+    """For all formats but Parquet, which is no lines. Raises TraceReadError unknown_format."""
     if source_format not in _READERS:
         raise TraceReadError("unknown_format", f"{source_format} cannot be read here", field="source_format")
     return _READERS[source_format]
