@@ -23,7 +23,7 @@ _WORDS = (
     ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"),
     ("sun", "mon", "tue", "wed", "thu", "fri", "sat"),
 )
-_PART = re.compile(r"(?:(\*)|(\d{1,2})(?:-(\d{1,2}))?)(?:/(\d{1,2}))?")
+_PART = re.compile(r"(?:(\*)|(\d{1,2})(?:-(\d{1,2}))?)(?:/(\d{1,2}))?", re.ASCII)
 _DAYS_AHEAD = 8 * 366 + 1
 """The 29th of February is up to eight years away."""
 LEAST_GAP_SECONDS = 300

@@ -77,6 +77,7 @@ def test_leap_days_are_found_and_what_never_comes_is_refused() -> None:
         ("0 5/3 * * *", "cron", "no hour"),
         ("*/0 * * * *", "cron", "no minute"),
         ("a * * * *", "cron", "no minute"),
+        ("\u0663 6 * * *", "cron", "no minute"),
         ("0 0 1 * 1", "cron", "two schedules"),
         ("* * * * *", "cron", "every 5 minutes"),
         ("0,2 3 * * *", "cron", "every 5 minutes"),

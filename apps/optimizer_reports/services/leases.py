@@ -14,6 +14,7 @@ from django.db import transaction
 from django.db.models import Count, F, Min, Q
 from django.utils import timezone
 
+from apps.common.storable import storable
 from apps.optimizer_reports.choices import (
     OPEN_RUNS,
     JobKind,
@@ -148,7 +149,7 @@ def job_end(
     return bool(
         held.update(
             state=state.value,
-            reason=reason[:2000],
+            reason=storable(reason)[:2000],
             ended_at=timezone.now(),
             busy_seconds=busy_seconds,
             peak_bytes=peak_bytes,

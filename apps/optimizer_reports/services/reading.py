@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
+import shutil
 from datetime import UTC, datetime
 from typing import Any
 
 import structlog
+from django.conf import settings
 from django.db import transaction
 from django.utils import timezone
 
 from apps.audit.services import event_record
 from apps.common.conditions import Severity
+from apps.common.storable import storable
 from apps.optimizer_reports.choices import JobKind, JobState, TraceSource, TraceState
 from apps.optimizer_reports.folders import (
     bytes_below,
     columns_folder,
+    optimizer_folder,
     parquet_file,
     source_file,
     trace_folder,
 )
 from apps.optimizer_reports.models import OptimizerJob, OptimizerTrace, OptimizerTraceGroup
+from apps.optimizer_reports.selectors.traces import traces_bytes
 from apps.optimizer_reports.services.leases import Lease, job_end
 from kvcm_platform.optimizer.analysis.order import Order, unpacked
 
@@ -35,6 +40,7 @@ _LATEST_US = 253_402_300_799_000_000
 
 def read_order(trace: OptimizerTrace, *, memory_bytes: int, cache_folder: str) -> Order:
     """What the job's process is asked for."""
+    trace_folder(trace.folder).mkdir(parents=True, exist_ok=True)
     target = {
         "source": str(source_file(trace.folder)),
         "columns": str(columns_folder(trace.folder)),
@@ -42,10 +48,20 @@ def read_order(trace: OptimizerTrace, *, memory_bytes: int, cache_folder: str) -
         "name": trace.name,
         "format": trace.format_wanted,
         "options": trace.options,
+        "room_bytes": _room_bytes(trace),
     }
     do = "generate" if trace.source == TraceSource.GENERATED else "read"
-    trace_folder(trace.folder).mkdir(parents=True, exist_ok=True)
     return Order(do, target, memory_bytes, cache_folder)
+
+
+def _room_bytes(trace: OptimizerTrace) -> int:
+    """How far a source may unpack: columns take as much as its text, twice while they are made.
+
+    The source itself may always be read, once it is here: it was let in.
+    """
+    left = settings.KVCM_TRACES_BYTES - traces_bytes() + trace.stored_bytes
+    free = shutil.disk_usage(optimizer_folder()).free // 2
+    return max(trace.file_bytes, min(left, free))
 
 
 def reading_queue(trace: OptimizerTrace) -> OptimizerJob:
@@ -62,7 +78,7 @@ def reading_queue(trace: OptimizerTrace) -> OptimizerJob:
 
 def reading_finish(lease: Lease, content: bytes, *, busy_seconds: float, peak_bytes: int) -> bool:
     """Put what was found in a trace on record; False where the job is another one's by now."""
-    found = unpacked(content)
+    found = storable(unpacked(content))
     folder = lease.job.trace.folder
     stored = bytes_below(trace_folder(folder))
     with transaction.atomic():
@@ -91,7 +107,7 @@ def reading_fail(lease: Lease, reason: str) -> None:
 def trace_fail(trace_id: int, reason: str) -> None:
     """In a transaction: the trace cannot be used, and everybody who may see it is told."""
     trace = OptimizerTrace.objects.select_for_update().get(pk=trace_id)
-    trace.state, trace.reason = TraceState.FAILED.value, reason[:2000]
+    trace.state, trace.reason = TraceState.FAILED.value, storable(reason)[:2000]
     trace.save(update_fields=["state", "reason"])
     groups = OptimizerTraceGroup.objects.filter(trace=trace).values_list("name", flat=True)
     event_record(
@@ -99,7 +115,7 @@ def trace_fail(trace_id: int, reason: str) -> None:
         kind="trace.failed",
         subject_kind="trace",
         subject=trace.name,
-        message=f"Trace {trace.name} cannot be read: {reason}",
+        message=f"Trace {trace.name} cannot be read: {trace.reason}",
         severity=Severity.WARNING,
         groups=None if trace.is_of_all_groups else list(groups),
     )

@@ -19,6 +19,7 @@ from kvcm_platform.optimizer.traces.parquet import save_parquet
 
 _COLUMNS_SHARE = 0.9
 _LEAST_UNPACKED_BYTES = 1 << 30
+_NO_LIMIT = 1 << 62
 _MOST_PACKED = 256
 """No trace is packed to less of its size; bombs are, to a thousandth and less."""
 _TYPES_SHOWN = 200
@@ -27,7 +28,8 @@ _BAD_LINES_SHOWN = 100
 
 
 def read_trace(arguments: Mapping[str, Any], tell: Progress) -> dict[str, Any]:
-    """`arguments`: source, columns, parquet (paths), name, format ("" = detected), options.
+    """`arguments`: source, columns, parquet (paths), name, format ("" = detected), options;
+    room_bytes bounds the unpacked source, absent = no limit.
 
     Raises DomainError INVALID_ARGUMENT for a source that cannot be read, with the reason.
     """
@@ -45,7 +47,10 @@ def read_trace(arguments: Mapping[str, Any], tell: Progress) -> dict[str, Any]:
             block_bytes=options.get("block_bytes") or None,
             as_turns=options.get("as_turns"),
             max_bad_lines=options.get("max_bad_lines", 100),
-            max_bytes=max(_LEAST_UNPACKED_BYTES, _MOST_PACKED * source.stat().st_size),
+            max_bytes=min(
+                max(_LEAST_UNPACKED_BYTES, _MOST_PACKED * source.stat().st_size),
+                arguments.get("room_bytes", _NO_LIMIT),
+            ),
             on_progress=progress_part(tell, 0, _COLUMNS_SHARE),
         )
     except TraceError as error:

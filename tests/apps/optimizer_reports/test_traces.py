@@ -8,12 +8,14 @@ import json
 from pathlib import Path
 
 import pytest
+from django.db import transaction
 from django.utils import timezone
 
 from apps.audit.models import AuditEntry, Event
 from apps.common.actor import Role
 from apps.optimizer_reports.models import OptimizerJob, OptimizerTrace
 from apps.optimizer_reports.services import capture_file, capture_row_begin, capture_row_end, capture_row_note
+from apps.optimizer_reports.services.reading import trace_fail
 from apps.optimizer_reports.services.upkeep import SWEPT_AFTER_SECONDS, folders_sweep, optimizer_resume
 from tests.apps.conftest import Api
 from tests.factories.actors import OPERATOR
@@ -218,6 +220,36 @@ def test_what_is_of_no_group_is_nobodys(api: Api, sent: list[str], optimizer_fol
     row = {"name": "old", "source": "upload", "folder": "0" * 16, "added_by": "x", "added_at": timezone.now()}
     OptimizerTrace.objects.create(**row, is_of_all_groups=False)
     assert [api(groups=names).get(URL).data["count"] for names in (["chat"], [], None)] == [0, 0, 1]
+
+
+def test_names_that_no_database_keeps(api: Api, sent: list[str]) -> None:
+    row = {"chat_id": 1, "parent_chat_id": -1, "timestamp": 0, "input_length": 16, "output_length": 1}
+    line = json.dumps({**row, "turn": 1, "hash_ids": [1], "type": "a\0b"}).encode()
+    trace = ready_trace(api(), line + b"\n", format="bailian")
+    detail = api().get(f"{URL}{trace['id']}/").data
+    assert [row["name"] for row in detail["types"]] == ["a\ufffdb"]
+    row = OptimizerTrace.objects.get()
+    with transaction.atomic():
+        trace_fail(row.pk, "instance \ud800 \0")
+    row.refresh_from_db()
+    assert row.reason == "instance \ufffd\ufffd\ufffd \ufffd" and "\0" not in Event.objects.get().message
+
+
+def test_what_unpacks_to_more_than_there_is_room_for_is_not_read(
+    api: Api, sent: list[str], settings, optimizer_folder: Path
+) -> None:
+    client = api()
+    content = gzip.compress(mooncake_lines(CHAINS) * 5000)
+    settings.KVCM_TRACES_BYTES = 1 << 20
+    bomb = upload(client, content).data["id"]
+    work()
+    trace = client.get(f"{URL}{bomb}/").data
+    assert (trace["state"], trace["stored_bytes"]) == ("failed", len(content))
+    assert "unpacked" in trace["reason"]
+    settings.KVCM_TRACES_BYTES = 100 << 20
+    client.post(f"{URL}{bomb}/read/", {})
+    work()
+    assert client.get(f"{URL}{bomb}/").data["requests"] == 20_000
 
 
 def test_a_list_costs_as_many_queries_as_one_row(api: Api, sent, django_assert_num_queries) -> None:
