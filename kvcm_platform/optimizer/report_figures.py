@@ -117,15 +117,19 @@ def _sentence(
     if rates is not None:
         is_at_quota = before.hit_rate is not None and now.hit_rate is not None
         where = "at the quota" if is_at_quota else "at the knee"
-        parts.append(f"the hit rate {where} went from {rates[0]:.1%} to {rates[1]:.1%}")
+        parts.append(f"the hit rate {where} {_moved(f'{rates[0]:.1%}', f'{rates[1]:.1%}')}")
     if before.quota_bytes != now.quota_bytes:
-        parts.append(f"the quota from {sized(before.quota_bytes)} to {sized(now.quota_bytes)}")
+        parts.append(f"the quota {_moved(sized(before.quota_bytes), sized(now.quota_bytes))}")
     if sizes is not None:
         is_money = before.best_capacity_bytes is not None and now.best_capacity_bytes is not None
         is_bytes = is_money or now.unit == "bytes"
         old, new = (sized(round(size)) if is_bytes else f"{size:,.0f} blocks" for size in sizes)
-        parts.append(f"the {'best capacity' if is_money else 'knee'} from {old} to {new}")
+        parts.append(f"the {'best capacity' if is_money else 'knee'} {_moved(old, new)}")
     if not parts:
         return "Nothing can be compared with the report before."
     text = ", ".join(parts)
     return f"{text[0].upper()}{text[1:]}."
+
+
+def _moved(old: str, new: str) -> str:
+    return f"stayed at {new}" if old == new else f"went from {old} to {new}"

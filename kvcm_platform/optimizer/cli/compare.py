@@ -65,7 +65,7 @@ def _table(lines: Sequence[Line]) -> Table:
     for i, capacity in enumerate(lines[0].curve.capacities):
         best = real[int(np.argmax([line.curve.hit_blocks[i] for line in real]))]
         row = [capacity_text(lines[0].curve, int(capacity))]
-        row += [f"{line.curve.hit_rate[i]:.4f}" for line in lines]
+        row += [f"{line.curve.hit_rate[i]:.2%}" for line in lines]
         rows.append((*row, best.label))
     columns = ("capacity", *(line.label for line in lines), "best")
     return Table("", columns, tuple(rows), (*(True,) * (len(lines) + 1), False))

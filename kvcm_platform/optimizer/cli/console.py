@@ -56,11 +56,19 @@ def print_text(text: str) -> None:
 
 
 def write_file(options: argparse.Namespace, path: Path, content: str | bytes) -> None:
-    """Whole or not at all: a name beside it first. Raises OSError."""
-    beside = path.with_name(f".{path.name}.{token_hex(6)}.part")
-    try:
-        beside.write_bytes(content.encode() if isinstance(content, str) else content)
-        beside.replace(path)
-    finally:
-        beside.unlink(missing_ok=True)
+    """Whole or not at all: a name beside it first. Raises OSError.
+
+    A device or a pipe is written to and stays what it is; of a link, what it points at is replaced.
+    """
+    data = content.encode() if isinstance(content, str) else content
+    if path.exists() and not path.is_file():
+        path.write_bytes(data)
+    else:
+        path = path.resolve()
+        beside = path.with_name(f".{path.name}.{token_hex(6)}.part")
+        try:
+            beside.write_bytes(data)
+            beside.replace(path)
+        finally:
+            beside.unlink(missing_ok=True)
     note(options, f"wrote {path}")

@@ -22,7 +22,9 @@ from kvcm_platform.optimizer.compat.run import run_config
 
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m kvcm_platform.optimizer.compat", description=__doc__)
-    parser.add_argument("config", type=Path, help="JSON of the reference simulator (WIRE.md F 7.1)")
+    parser.add_argument(
+        "config", type=Path, help="JSON of the reference simulator; docs/optimizer.md shows one"
+    )
     chosen = parser.parse_args(arguments)
     try:
         with tqdm(total=100, unit="%", disable=None, file=sys.stderr, leave=False) as bar:
@@ -31,9 +33,10 @@ def main(arguments: list[str] | None = None) -> int:
                 bar.update(round(100 * share) - bar.n)
 
             summaries = run_config(load_config(chosen.config), on_progress=show)
-    except (DomainError, TraceError, OSError) as error:
-        sys.stderr.write(f"error: {error}\n")
-        return 2
+    except (DomainError, TraceError) as error:
+        return _fail(str(error))
+    except OSError as error:
+        return _fail(f"{error.filename}: {error.strerror}" if error.filename else str(error))
     for summary in summaries:
         row = {
             **asdict(summary),
@@ -42,6 +45,11 @@ def main(arguments: list[str] | None = None) -> int:
         }
         sys.stdout.write(json.dumps(row) + "\n")
     return 0
+
+
+def _fail(message: str) -> int:
+    sys.stderr.write(f"error: {message}\n")
+    return 2
 
 
 if __name__ == "__main__":

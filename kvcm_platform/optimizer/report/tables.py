@@ -111,6 +111,8 @@ def _gap_sentences(report: Report, line: Line) -> list[str]:
         return []
     gap = gap_to_bound(line.curve, bound.curve)
     at = int(gap.capacities[index])
+    if gap.gap[index] <= 0:
+        return [f"At {capacity_text(line.curve, at)} no policy can hit more than {line.label} does."]
     reached = int(gap.equivalent_capacity[index])
     more = f"; {line.label} needs {capacity_text(line.curve, reached)} for that" if reached else ""
     return [
@@ -171,7 +173,7 @@ def prefix_table(found: HotPrefixes) -> Table:
 
 
 def note_lines(report: Report) -> list[str]:
-    notes = [f"{line.label}: {definition_text(line.curve.definition)}." for line in report.lines]
+    notes = _definitions(report)
     if report.worth:
         cost = report.worth.roi.cost
         notes.append(
@@ -183,6 +185,18 @@ def note_lines(report: Report) -> list[str]:
             + f"; the trace of {span_text(report.worth.roi.span_seconds * 1e6)} stands for the whole month."
         )
     return [*notes, *report.notes]
+
+
+def _definitions(report: Report) -> list[str]:
+    """Each way of counting once, with the curves that were counted so."""
+    counted: dict[str, list[str]] = {}
+    for line in report.lines:
+        policy = line.curve.definition.policy
+        text = definition_text(line.curve.definition)
+        if line.label.lower() == policy:
+            text = text.removeprefix(f"{policy}; ")
+        counted.setdefault(text, []).append(line.label)
+    return [f"{', '.join(labels)}: {text}." for text, labels in counted.items()]
 
 
 def capacity_text(curve: Curve, capacity: int) -> str:

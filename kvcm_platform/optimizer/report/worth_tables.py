@@ -26,7 +26,7 @@ def worth_sentences(worth: Worth) -> list[str]:
         f"Best capacity: {sized(round(best.capacity_bytes))}, hit rate {best.hit_rate:.1%}. It saves "
         f"{money(best.saved_money_month)} {currency} a month and costs {money(best.storage_money_month)}: "
         f"{money(best.net_money_month)} are left.",
-        f"{_certainty(best, currency)} The best one pays up to {best.break_even_price:.3g} {currency} a "
+        f"{_certainty(best, currency)} The best one pays up to {_price(best.break_even_price)} {currency} a "
         f"GiB-month; over {money(best.highest_price)} none does.",
     ]
 
@@ -110,6 +110,11 @@ def scenario_table(scenarios: Sequence[Scenario], currency: str) -> Table:
 
 def money(value: float) -> str:
     return f"{value:,.0f}" if abs(value) >= 100 else f"{value:,.2f}"
+
+
+def _price(value: float) -> str:
+    """Small ones need their digits, large ones no power of ten."""
+    return f"{value:,.0f}" if value >= 1000 else f"{value:.3g}"
 
 
 def rate_text(bytes_per_second: float) -> str:

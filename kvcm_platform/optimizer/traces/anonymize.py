@@ -21,7 +21,7 @@ import orjson
 from kvcm_platform.optimizer.curve import Progress
 from kvcm_platform.optimizer.trace import BadLine, Event, Trace
 
-from .errors import TraceReadError
+from .errors import TraceReadError, writable_as_a_whole
 from .formats import SourceFormat
 from .ingest import MAX_BAD_LINES, ingest
 from .json_lines import json_objects
@@ -66,7 +66,7 @@ def anonymize(
     format counts the partial last one. `source_format` says that the source is a trace of that format.
     Raises TraceReadError (bad_option for what the output cannot hold), OSError, what `on_progress` raises.
     """
-    source, target = Path(source), Path(target)
+    source, target = Path(source), writable_as_a_whole(Path(target), "out")
     chosen, hashes = _checked(output, salt, block_tokens)
     partial = target.with_name(f".{target.name}.{token_hex(6)}.part")
     bad_lines = BadLines(max_bad_lines)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from kvcm_platform.core.traces import TraceError
 
 
@@ -17,3 +19,13 @@ class TraceReadError(TraceError):
         super().__init__(message)
         self.code = code
         self.field = field
+
+
+def writable_as_a_whole(path: Path, field: str) -> Path:
+    """Where a finished file may take the place of what is there: what a link points at.
+
+    Raises bad_option for devices, pipes and directories, which a file must not replace.
+    """
+    if path.exists() and not path.is_file():
+        raise TraceReadError("bad_option", f"{field}: {path} is no regular file", field=field)
+    return path.resolve()

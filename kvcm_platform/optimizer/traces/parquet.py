@@ -20,7 +20,7 @@ from polars.io.plugins import register_io_source
 from kvcm_platform.optimizer.curve import Progress
 from kvcm_platform.optimizer.trace import Event, Trace, TraceHeader
 
-from .errors import TraceReadError
+from .errors import TraceReadError, writable_as_a_whole
 from .header import header_from_json, header_to_json
 from .progress import Throttle
 from .request_columns import MAX_PROMPT_TOKENS, MOST_US, RequestColumns, session_hash
@@ -59,9 +59,9 @@ _WRONG: dict[str, pl.Expr] = {
 def save_parquet(trace: Trace, path: Path | str, *, on_progress: Progress | None = None) -> None:
     """Writes a trace, row group by row group; the file appears under its name when it is whole.
 
-    Raises OSError, and what `on_progress` raises.
+    Raises TraceReadError bad_option for what is no regular file, OSError, and what `on_progress` raises.
     """
-    path = Path(path)
+    path = writable_as_a_whole(Path(path), "parquet")
     partial = path.with_name(f".{path.name}.{token_hex(6)}.part")
     rows = max(1, min(1 << 16, _GROUP_BLOCKS * trace.requests // max(1, trace.blocks)))
     tell = Throttle(on_progress)

@@ -127,7 +127,7 @@ def test_report_from_trace_to_page(client: APIClient, trace: OptimizerTrace, tmp
     second = made(client, 0.35)
     assert second.is_changed and second.change["report"] == first.pk
     assert second.change["hit_rate"] == pytest.approx(0.05)
-    sentence = "The hit rate at the quota went from 30.0% to 35.0%, the knee from 100 blocks to 100 blocks."
+    sentence = "The hit rate at the quota went from 30.0% to 35.0%, the knee stayed at 100 blocks."
     shown = client.get(f"{REPORTS}{second.pk}/").json()
     assert shown["change"]["sentence"] == sentence and len(shown["mails"]) == 2
     answer = client.get(f"{REPORTS}{second.pk}/html/")

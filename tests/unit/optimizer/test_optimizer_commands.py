@@ -260,7 +260,7 @@ def test_compare_names_the_best_of_each_capacity(small: tuple[Path, list[list[in
     header, *rows = [line.split() for line in out.splitlines()[:3]]
     assert header == ["capacity", "lru", "fifo", "belady", "best"]
     for row in rows:
-        lru, fifo, belady = map(float, row[2:5])
+        lru, fifo, belady = (float(rate.removesuffix("%")) for rate in row[2:5])
         assert belady >= max(lru, fifo)
         assert row[5] == ("lru" if lru >= fifo else "fifo")
 

@@ -45,8 +45,8 @@ def test_what_moved_by_its_threshold_is_a_change(members: dict, is_changed: bool
 
 def test_change_in_words() -> None:
     assert changed(hit_rate=0.35, best_capacity_bytes=60.0 * GIB, quota_bytes=30 * GIB).sentence == (
-        "The hit rate at the quota went from 30.0% to 35.0%, the quota from 20 GiB to 30 GiB,"
-        " the best capacity from 40 GiB to 60 GiB."
+        "The hit rate at the quota went from 30.0% to 35.0%, the quota went from 20 GiB to 30 GiB,"
+        " the best capacity went from 40 GiB to 60 GiB."
     )
     nothing = ReportFigures("lru", 20 * GIB)
     change = change_between(nothing, BEFORE, hit_rate_threshold=0.02, capacity_threshold=0.1)
