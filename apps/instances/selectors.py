@@ -70,11 +70,11 @@ def _entry(row: InstanceGroup, per_type: dict[str, int], candidates: tuple[str, 
     )
 
 
-def group_get(*, acting: Actor, name: str) -> GroupDetail:
-    """Raises NOT_FOUND, also for a group outside the actor's scope."""
+def group_get(*, acting: Actor, name: str, field: str = "name") -> GroupDetail:
+    """Raises NOT_FOUND, also for a group outside the actor's scope; `field` is the member that named it."""
     row = group_list(acting=acting).filter(name=name).first()
     if row is None:
-        raise DomainError(Code.NOT_FOUND, f"instance group {name} does not exist", field="name")
+        raise DomainError(Code.NOT_FOUND, f"instance group {name} does not exist", field=field)
     return group_details([row])[0]
 
 

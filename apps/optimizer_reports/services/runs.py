@@ -154,7 +154,7 @@ def _estimate(acting: Actor, wish: RunWish, trace: OptimizerTrace) -> RunEstimat
 
 def _group(acting: Actor, named: str, trace: OptimizerTrace) -> str:
     if named:
-        group_get(acting=acting, name=named)
+        group_get(acting=acting, name=named, field="instance_group")
         return named
     of_trace = {str(row["group"]) for row in trace.instances if row.get("group")}
     if len(of_trace) != 1:

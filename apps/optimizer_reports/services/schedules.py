@@ -189,7 +189,7 @@ def _check_source(acting: Actor, settings: ScheduleSettings) -> None:
     if settings.source not in list(ReportSource):
         raise invalid("source", f"must be one of {', '.join(ReportSource)}")
     if settings.group_name:
-        group_get(acting=acting, name=settings.group_name)
+        group_get(acting=acting, name=settings.group_name, field="instance_group")
     else:
         acting.require_all_groups()
     if settings.source == ReportSource.TRACE:

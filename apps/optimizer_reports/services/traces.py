@@ -15,7 +15,7 @@ from django.utils import timezone
 from apps.audit.services import audit_record
 from apps.common.actor import Actor, Role
 from apps.common.queue import OPTIMIZER_TASK, enqueue
-from apps.optimizer_reports.choices import OPEN_JOBS, OPEN_RUNS, TraceSource, TraceState
+from apps.optimizer_reports.choices import OPEN_JOBS, OPEN_RUNS, ReportSource, TraceSource, TraceState
 from apps.optimizer_reports.folders import folder_name, source_file, trace_folder
 from apps.optimizer_reports.models import OptimizerTrace, OptimizerTraceGroup
 from apps.optimizer_reports.selectors.traces import trace_get, traces_bytes
@@ -230,12 +230,17 @@ def trace_read_again(*, acting: Actor, trace_id: int, wish: TraceWish) -> Optimi
 def trace_remove(*, acting: Actor, trace_id: int) -> None:
     """Delete a trace and its files; runs of it stay. One that is being read is read no further.
 
-    Raises NOT_FOUND, IN_USE while it is captured, or a run of it is not over.
+    Raises NOT_FOUND, IN_USE while it is captured, a run of it is not over, or a schedule makes reports of it.
     """
     acting.require(Role.OPERATOR)
     with transaction.atomic():
         trace = _locked(acting, trace_id)
         _require_unused(trace)
+        # Else each of its reports would fail from then on.
+        if trace.report_schedules.filter(source=ReportSource.TRACE.value).exists():
+            raise DomainError(
+                Code.IN_USE, f"a schedule makes reports of trace {trace.name}: change that first"
+            )
         after = {"id": trace.pk, "bytes": trace.stored_bytes}
         audit_record(acting=acting, action="trace.delete", kind="trace", name=trace.name, before=after)
         folder = trace_folder(trace.folder)

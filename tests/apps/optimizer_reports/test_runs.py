@@ -122,7 +122,7 @@ IMPOSSIBLE = [
     ({"unit": "bytes", "policies": ["compat:lru"]}, "policies"),
     ({"nonsense": 1}, "nonsense"),
     ({"trace": 999}, "trace"),
-    ({"instance_group": "nobody"}, "name"),
+    ({"instance_group": "nobody"}, "instance_group"),
 ]
 
 

@@ -14,6 +14,7 @@ from apps.audit.models import AuditEntry
 from apps.common.actor import Role
 from apps.instances.services import instance_remove
 from apps.optimizer_reports.choices import ReportState
+from apps.optimizer_reports.folders import folder_name
 from apps.optimizer_reports.models import OptimizerTrace, Report, ReportSchedule
 from apps.optimizer_reports.schedules import FIRE_TASK
 from apps.optimizer_reports.services.beat_rows import beat_rows_align
@@ -104,7 +105,7 @@ def test_life_of_a_schedule(client: APIClient, trace: int, clock) -> None:
         ({"source": "moon"}, 400, "source"),
         ({"trace": None}, 400, "trace"),
         ({"trace": 999_999}, 404, "trace"),
-        ({"instance_group": "nowhere"}, 404, "name"),
+        ({"instance_group": "nowhere"}, 404, "instance_group"),
         ({"source": "capture"}, 400, "instances"),
         ({"source": "capture", "instances": ["nobody"]}, 404, "instance_id"),
         ({"capture_seconds": 5}, 400, "capture_seconds"),
@@ -323,3 +324,13 @@ def test_an_instance_that_is_of_another_group_by_now_is_not_captured(client: API
     ended = client.get(f"/api/v1/optimizer/reports/{report}/").json()
     assert (ended["state"], OptimizerTrace.objects.count()) == ("failed", 0)
     assert ended["reason"] == "instance b is not registered in group chat"
+
+
+def test_a_trace_stays_while_a_schedule_makes_reports_of_it(client: APIClient, trace: int) -> None:
+    OptimizerTrace.objects.update(folder=folder_name())
+    assert add(client, trace).status_code == 201
+    refused = client.delete(f"/api/v1/optimizer/traces/{trace}/")
+    assert (refused.status_code, refused.json()["code"]) == (409, "in_use")
+    assert "a schedule makes reports of trace t" in refused.json()["message"]
+    assert client.delete(f"{URL}nightly/").status_code == 204
+    assert client.delete(f"/api/v1/optimizer/traces/{trace}/").status_code == 204
