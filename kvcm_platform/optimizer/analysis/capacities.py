@@ -78,7 +78,9 @@ def capacity_resolve(wish: Wish, sizes: Sizes, unit: str, field: str = "capaciti
     if kind is _Kind.BYTES and unit != Unit.BYTES:
         if not sizes.block_bytes:
             raise invalid(
-                field, f"{wish} is no number of blocks: the trace's blocks have no size, or differ in it"
+                field,
+                f"{wish} is no number of blocks: the trace's blocks have no size, or differ in it;"
+                " sizes that differ can be counted in unit bytes",
             )
         return max(1, int(amount) // sizes.block_bytes)
     return int(amount)
