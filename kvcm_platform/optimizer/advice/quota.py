@@ -64,7 +64,7 @@ def quota_advice(now: GroupNow, curve: Curve, rates: HitRates, money: Roi | None
         return None
     return Advice(
         AdviceKind.QUOTA,
-        _quota_sentence(now, wanted, old, new, gain, money),
+        _quota_sentence(now, wanted, old, new, gain, money) + _limits_sentence(now, wanted),
         figures,
         {"quota": {"capacity_bytes": wanted}},
     )
@@ -105,6 +105,14 @@ def _quota_sentence(
     return (
         f"{what} {moved}, and {gain:,.0f} {money.cost.currency} a month more are left after storage is paid."
     )
+
+
+def _limits_sentence(now: GroupNow, wanted: int) -> str:
+    """A quota above the limits of storage types is reached only where another type has room."""
+    limits = sum(now.per_type.values())
+    if not now.per_type or wanted <= max(limits, now.quota_bytes):
+        return ""
+    return f" Its limits by storage type are {sized(limits)} together: raise them, too."
 
 
 def _distinct_bytes(curve: Curve, rates: HitRates) -> float:

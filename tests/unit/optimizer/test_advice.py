@@ -80,6 +80,16 @@ def test_quota_goes_to_where_most_money_is_left() -> None:
     assert lower.sentence.startswith("Lower the quota of group chat from 80 GiB to 40 GiB:")
 
 
+def test_a_quota_above_the_limits_by_type_says_that_they_hold_it_back() -> None:
+    lru = curve({10: 100, 20: 130, 40: 180, 80: 210})
+    told = {}
+    for nfs in (5, 15, 30):
+        now = group(20, per_type={"tair_mempool": 10 * GIB, "nfs": nfs * GIB})
+        told[nfs] = found(now, Curves({"lru": lru}), cost(150))[AdviceKind.QUOTA].sentence
+    assert told[5].endswith(" Its limits by storage type are 15 GiB together: raise them, too.")
+    assert "25 GiB together" in told[15] and "together" not in told[30]
+
+
 def test_quota_is_what_marks_leave_of_it() -> None:
     """Between marks of 90 % and 70 % a quota holds 80 %: for 40 GiB it has to be 50."""
     lru = curve({10: 100, 20: 130, 40: 180, 80: 210})
