@@ -7,9 +7,13 @@ from __future__ import annotations
 
 import re
 import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from django.conf import settings
+
+from kvcm_platform.core.errors import Code, DomainError
 
 _NAME = re.compile(r"[0-9a-f]{16}")
 
@@ -44,6 +48,16 @@ def columns_folder(name: str) -> Path:
 
 def parquet_file(name: str) -> Path:
     return trace_folder(name) / "trace.parquet"
+
+
+@contextmanager
+def kept_or_refused() -> Iterator[None]:
+    """Raises IO_ERROR where a file cannot be written: the disk is full, or away."""
+    try:
+        yield
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise DomainError(Code.IO_ERROR, f"files of traces cannot be written: {reason}") from error
 
 
 def bytes_below(folder: Path) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import shutil
+from contextlib import suppress
 from io import BytesIO
 from typing import Any, BinaryIO
 
@@ -11,7 +12,7 @@ from django.conf import settings
 from django.core.files.uploadedfile import UploadedFile
 from django.core.files.uploadhandler import FileUploadHandler, StopFutureHandlers
 
-from apps.optimizer_reports.folders import folder_name, source_file, trace_folder
+from apps.optimizer_reports.folders import folder_name, kept_or_refused, source_file, trace_folder
 from apps.optimizer_reports.services import ReceivedFile
 from kvcm_platform.core.errors import Code, DomainError
 from kvcm_platform.core.sizes import sized
@@ -30,7 +31,7 @@ class ReceivedUpload(UploadedFile):
 class TraceUploadHandler(FileUploadHandler):
     """Takes the field `file`, and refuses any other file. Whoever uses it calls `keep` or `discard` then.
 
-    Raises TOO_LARGE beyond KVCM_TRACE_UPLOAD_MB.
+    Raises TOO_LARGE beyond KVCM_TRACE_UPLOAD_MB, IO_ERROR where the disk takes no more.
     """
 
     chunk_size = 1 << 20
@@ -49,8 +50,9 @@ class TraceUploadHandler(FileUploadHandler):
                 Code.INVALID_ARGUMENT, f"one file is expected, named {FIELD}", field=field_name[:64]
             )
         self._folder = folder_name()
-        trace_folder(self._folder).mkdir(parents=True)
-        self._file = source_file(self._folder).open("xb")
+        with kept_or_refused():
+            trace_folder(self._folder).mkdir(parents=True)
+            self._file = source_file(self._folder).open("xb")
         raise StopFutureHandlers
 
     def receive_data_chunk(self, raw_data: bytes, start: int) -> None:
@@ -62,11 +64,13 @@ class TraceUploadHandler(FileUploadHandler):
             )
         self._digest.update(raw_data)
         if self._file is not None:
-            self._file.write(raw_data)
+            with kept_or_refused():
+                self._file.write(raw_data)
 
     def file_complete(self, file_size: int) -> ReceivedUpload:
         if self._file is not None:
-            self._file.close()
+            with kept_or_refused():
+                self._file.close()
         name = self.file_name or ""
         return ReceivedUpload(ReceivedFile(self._folder, name, self._bytes, self._digest.hexdigest()))
 
@@ -77,7 +81,8 @@ class TraceUploadHandler(FileUploadHandler):
     def discard(self) -> None:
         """Remove what came, unless it was kept."""
         if self._file is not None:
-            self._file.close()
+            with suppress(OSError):
+                self._file.close()
         if self._folder:
             shutil.rmtree(trace_folder(self._folder), ignore_errors=True)
             self._folder = ""

@@ -13,7 +13,7 @@ from apps.audit.services import audit_record
 from apps.common.actor import Actor, Role
 from apps.common.queue import OPTIMIZER_TASK, enqueue
 from apps.optimizer_reports.choices import TraceSource, TraceState
-from apps.optimizer_reports.folders import folder_name, source_file, trace_folder
+from apps.optimizer_reports.folders import folder_name, kept_or_refused, source_file, trace_folder
 from apps.optimizer_reports.models import OptimizerTrace
 from apps.optimizer_reports.services.reading import reading_queue, trace_fail
 from apps.optimizer_reports.services.traces import TraceWish, room_check, trace_insert, wish_check
@@ -32,7 +32,7 @@ def capture_row_begin(
     """A trace in state `capturing` with an empty folder: its source is to be written at `capture_file`.
 
     `capture` = instances, seconds and whatever else explains it; `groups` = those of the instances. Raises
-    CAPACITY where no further trace fits.
+    CAPACITY where no further trace fits, IO_ERROR where the disk takes no more.
     """
     acting.require(Role.OPERATOR)
     wish_check(TraceWish(name=name, note=note))
@@ -47,7 +47,8 @@ def capture_row_begin(
         file_name=f"{name}.jsonl.zst"[:256],
         capture=dict(capture),
     )
-    trace_folder(row.folder).mkdir(parents=True)
+    with kept_or_refused():
+        trace_folder(row.folder).mkdir(parents=True)
     return trace_insert(acting=acting, row=row, groups=groups, action="trace.capture", is_complete=False)
 
 

@@ -6,6 +6,7 @@ import gzip
 import hashlib
 import json
 from pathlib import Path
+from typing import BinaryIO
 
 import pytest
 from django.db import transaction
@@ -13,10 +14,12 @@ from django.utils import timezone
 
 from apps.audit.models import AuditEntry, Event
 from apps.common.actor import Role
+from apps.optimizer_reports.api import uploads
 from apps.optimizer_reports.models import OptimizerJob, OptimizerTrace
 from apps.optimizer_reports.services import capture_file, capture_row_begin, capture_row_end, capture_row_note
 from apps.optimizer_reports.services.reading import trace_fail
 from apps.optimizer_reports.services.upkeep import SWEPT_AFTER_SECONDS, folders_sweep, optimizer_resume
+from kvcm_platform.core.errors import CODES, Code
 from tests.apps.conftest import Api
 from tests.factories.actors import OPERATOR
 from tests.support.optimizer_jobs import mooncake_lines, ready_trace, upload, work
@@ -250,6 +253,30 @@ def test_what_unpacks_to_more_than_there_is_room_for_is_not_read(
     client.post(f"{URL}{bomb}/read/", {})
     work()
     assert client.get(f"{URL}{bomb}/").data["requests"] == 20_000
+
+
+def test_a_full_disk_is_told_and_nothing_is_left(
+    api: Api, sent: list[str], optimizer_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = api()
+    (full := optimizer_folder / "full").parent.mkdir()
+    full.symlink_to("/dev/full")
+    with monkeypatch.context() as on_a_full_disk:
+        on_a_full_disk.setattr(uploads, "source_file", lambda folder: FullFile(full))
+        answer = upload(client, mooncake_lines(CHAINS))
+    assert (answer.status_code, answer.data["code"]) == (CODES[Code.IO_ERROR].rest, "io_error")
+    assert "No space left" in answer.data["message"] and folders(optimizer_folder) == []
+    assert upload(client, mooncake_lines(CHAINS)).status_code == 201
+
+
+class FullFile:
+    """A file whose disk is full: what is written fails when it is to be kept."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def open(self, mode: str) -> BinaryIO:
+        return self._path.open("wb")
 
 
 def test_a_list_costs_as_many_queries_as_one_row(api: Api, sent, django_assert_num_queries) -> None:
