@@ -92,7 +92,7 @@ def schedule_update(
     row = _locked(acting, name)
     require_version(stored=row.version, given=expected_version)
     before, old = schedule_state(row), settings_of(row)
-    settings = _checked(acting, replace(old, **changes))
+    settings = _checked(acting, replace(old, **changes), old)
     if settings.group_name != old.group_name and row.reports.exists():
         raise invalid("instance_group", "there are reports of this one: add another schedule")
     if (old.cron, old.timezone, old.is_paused) != (settings.cron, settings.timezone, settings.is_paused):
@@ -150,7 +150,9 @@ def _apply(row: ReportSchedule, settings: ScheduleSettings) -> None:
     row.updated_at = timezone.now()
 
 
-def _checked(acting: Actor, settings: ScheduleSettings) -> ScheduleSettings:
+def _checked(
+    acting: Actor, settings: ScheduleSettings, old: ScheduleSettings | None = None
+) -> ScheduleSettings:
     parse_cron(settings.cron, settings.timezone)
     text("note", settings.note, is_required=False, at_most=2000)
     number("capture_seconds", settings.capture_seconds, 10, LONGEST_CAPTURE_SECONDS)
@@ -162,8 +164,14 @@ def _checked(acting: Actor, settings: ScheduleSettings) -> ScheduleSettings:
         raise invalid("mails_when", f"must be one of {', '.join(MailWhen)}")
     template = _template(settings.template or {})
     _check_recipients(settings.recipients)
-    _check_source(acting, settings)
+    # One whose trace or instance went can still be paused: a source that stays is not judged again.
+    if old is None or _source_of(old) != _source_of(settings):
+        _check_source(acting, settings)
     return replace(settings, template=template, recipients=tuple(dict.fromkeys(settings.recipients)))
+
+
+def _source_of(settings: ScheduleSettings) -> tuple[object, ...]:
+    return settings.source, settings.group_name, settings.trace_id, settings.instances
 
 
 def _template(given: Mapping[str, Any]) -> dict[str, Any]:

@@ -334,3 +334,15 @@ def test_a_trace_stays_while_a_schedule_makes_reports_of_it(client: APIClient, t
     assert "a schedule makes reports of trace t" in refused.json()["message"]
     assert client.delete(f"{URL}nightly/").status_code == 204
     assert client.delete(f"/api/v1/optimizer/traces/{trace}/").status_code == 204
+
+
+def test_a_schedule_whose_trace_went_can_be_paused(api: Api, client: APIClient, trace: int, tmp_path) -> None:
+    make_storage(tmp_path)
+    make_group("chat")
+    assert add(client, trace, instance_group="chat").status_code == 201
+    # The trace is of all groups: this account does not see it, but its group's schedule.
+    assert api(groups=["chat"]).patch(f"{URL}nightly/", {"paused": True}).status_code == 200
+    OptimizerTrace.objects.all().delete()
+    assert client.patch(f"{URL}nightly/", {"paused": False, "note": "x"}).status_code == 200
+    again = client.patch(f"{URL}nightly/", {"trace": trace})
+    assert (again.status_code, again.json()["field"]) == (404, "trace")
