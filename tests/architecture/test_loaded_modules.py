@@ -38,5 +38,10 @@ def test_the_metadata_service_loads_no_numba() -> None:
     assert "numba" not in top_level_modules_of("import kvcm_platform.metadata_service.process")
 
 
+def test_a_job_of_an_analysis_loads_nothing_that_only_reading_or_drawing_needs() -> None:
+    loaded = top_level_modules_of("import kvcm_platform.optimizer.analysis.work")
+    assert not loaded & {"polars", "matplotlib", "jinja2", "tqdm"}
+
+
 def test_the_package_itself_boots_nothing() -> None:
     assert (ROOT / "kvcm_platform" / "__init__.py").read_text() == ""

@@ -13,7 +13,8 @@ import pytest
 
 from kvcm_platform.optimizer.generate import Shape, generate
 from kvcm_platform.optimizer.trace import Trace
-from kvcm_platform.optimizer.traces import ingest, save_parquet
+from kvcm_platform.optimizer.traces import ingest
+from kvcm_platform.optimizer.traces.parquet import save_parquet
 from tests.support.optimizer_traces import SHARED
 
 from .report import Report

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
+from statistics import median_low
 from typing import Any
 
 from django.db.models import Count, Exists, F, Min, OuterRef, QuerySet, Sum
@@ -13,10 +14,10 @@ from apps.optimizer_reports.choices import OPEN_JOBS, OPEN_RUNS, JobState, RunSt
 from apps.optimizer_reports.models import OptimizerJob, OptimizerResult, OptimizerRun, OptimizerRunGroup
 from kvcm_platform.core.errors import Code, DomainError
 from kvcm_platform.optimizer.analysis.order import unpacked
+from kvcm_platform.optimizer.analysis.plan import START_SECONDS, Measured, usual_rate
 
 _RATED_JOBS = 200
-_LEAST_RATED_SECONDS = 0.2
-"""A shorter job says more about its start than about its rate."""
+_STARTS_LOOKED_AT = 9
 
 
 def run_list(*, acting: Actor) -> QuerySet[OptimizerRun]:
@@ -74,18 +75,27 @@ def results_of(run: OptimizerRun) -> list[dict[str, Any]]:
     return [unpacked(bytes(row.content)) for row in rows.order_by("job__number").iterator(chunk_size=8)]
 
 
-def measured_rates(policies: Iterable[str]) -> dict[str, float]:
-    """Block accesses a second and capacity as the newest jobs of each policy took them."""
-    rates = {}
+def measured(policies: Iterable[str]) -> Measured:
+    """How fast the newest jobs of each policy were, and what they took beside their work.
+
+    Only jobs with more work than the start of a process is worth tell a rate: a short one that compiled
+    would make the policy look slow for good. The middle of the starts is told, so that one that compiled or
+    met a busy machine counts for little.
+    """
+    rates, starts = {}, {}
     for policy in set(policies):
-        jobs = OptimizerJob.objects.filter(
-            policy=policy, state=JobState.DONE.value, busy_seconds__gte=_LEAST_RATED_SECONDS
-        )
-        newest = list(jobs.order_by("-id").values_list("work", "busy_seconds")[:_RATED_JOBS])
-        seconds = sum(busy for _, busy in newest)
-        if seconds:
-            rates[policy] = sum(work for work, _ in newest) / seconds
-    return rates
+        jobs = OptimizerJob.objects.filter(policy=policy, state=JobState.DONE.value).order_by("-id")
+        newest = [row for row in jobs.values_list("work", "busy_seconds")[:_RATED_JOBS] if row[1] > 0]
+        if not newest:
+            continue
+        least_work = 2 * START_SECONDS * usual_rate(policy)
+        rated = [(work, busy) for work, busy in newest if work >= least_work]
+        if rated:
+            seconds = sum(max(busy - START_SECONDS, busy / 2) for _, busy in rated)
+            rates[policy] = sum(work for work, _ in rated) / seconds
+        rate = rates.get(policy) or usual_rate(policy)
+        starts[policy] = median_low(max(0.0, busy - work / rate) for work, busy in newest[:_STARTS_LOOKED_AT])
+    return Measured(rates, starts)
 
 
 def jobs_waiting() -> int:

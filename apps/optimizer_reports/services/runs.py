@@ -28,7 +28,7 @@ from apps.optimizer_reports.models import (
     OptimizerRunGroup,
     OptimizerTrace,
 )
-from apps.optimizer_reports.selectors.runs import jobs_waiting, measured_rates, open_estimate_seconds, run_get
+from apps.optimizer_reports.selectors.runs import jobs_waiting, measured, open_estimate_seconds, run_get
 from apps.optimizer_reports.selectors.traces import trace_get
 from apps.optimizer_reports.services.reading import facts_of
 from apps.optimizer_reports.services.run_ends import run_settle
@@ -145,9 +145,7 @@ def _estimate(acting: Actor, wish: RunWish, trace: OptimizerTrace) -> RunEstimat
     if group:
         quota = group_get(acting=acting, name=group).settings.quota.capacity_bytes
         spec = replace(spec, quota_bytes=max(0, quota))
-    jobs = plan_jobs(
-        spec, facts_from_json(facts_of(trace)), measured_rates([*spec.policies, "answers", "belady"])
-    )
+    jobs = plan_jobs(spec, facts_from_json(facts_of(trace)), measured([*spec.policies, "answers", "belady"]))
     seconds = sum(job.estimate_seconds for job in jobs)
     return RunEstimate(spec, jobs, round(seconds, 3), open_estimate_seconds(), group)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
@@ -19,8 +19,10 @@ AUTO_CAPACITIES: tuple[Wish, ...] = (
 """What is simulated where nobody names capacities; one-pass curves need none."""
 JOB_SECONDS = 60.0
 """Jobs are made about so long: short enough to repeat after a crash, long against the start of a process."""
-START_SECONDS = 1.5
-"""Of a process, with what it compiled before."""
+START_SECONDS = 2.0
+"""Of a process that finds its code compiled, two of them at once: it loads the compiler all the same."""
+FIRST_SECONDS = 6.0
+"""More for the first job of a policy: its code is compiled. Kept from then on (`compiled.py`)."""
 MOST_JOBS = 500
 MOST_SECONDS = 48 * 3600.0
 
@@ -37,6 +39,32 @@ _RATES = {
 }
 _USUAL_RATE = 15e6
 """Block accesses a second and capacity, where nothing was measured here: half of OPTIMIZER.md 3."""
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """What was seen here, by policy. A policy in neither has never run here.
+
+    `rates`: block accesses a second and capacity. `starts`: seconds of a job that its work does not explain.
+    """
+
+    rates: Mapping[str, float] = field(default_factory=dict)
+    starts: Mapping[str, float] = field(default_factory=dict)
+
+    def rate(self, policy: str) -> float:
+        return self.rates.get(policy) or usual_rate(policy)
+
+    def start_seconds(self, policy: str) -> float:
+        return self.starts.get(policy, START_SECONDS)
+
+    def first_seconds(self, policy: str) -> float:
+        """What the first job of a policy needs more than others."""
+        return 0.0 if policy in self.rates or policy in self.starts else FIRST_SECONDS
+
+
+def usual_rate(policy: str) -> float:
+    """Block accesses a second and capacity where nothing was measured."""
+    return _RATES.get(policy, _USUAL_RATE)
 
 
 class Part(StrEnum):
@@ -123,23 +151,22 @@ def facts_from_json(data: Mapping[str, Any]) -> TraceFacts:
     )
 
 
-def plan_jobs(
-    spec: AnalysisSpec, facts: TraceFacts, measured: Mapping[str, float] | None = None
-) -> tuple[JobPlan, ...]:
+def plan_jobs(spec: AnalysisSpec, facts: TraceFacts, measured: Measured | None = None) -> tuple[JobPlan, ...]:
     """The jobs of an analysis, those that take all capacities at once first.
 
-    `measured`: block accesses a second and capacity as they were seen here, by policy. Raises
+    Each job is a process of its own: its start counts, and the compiler where a policy never ran here. Raises
     INVALID_ARGUMENT for what the trace cannot answer, CAPACITY for more than MOST_JOBS or MOST_SECONDS.
     """
     chosen = _scope(spec, facts)
     _check_sizes(spec, chosen)
     blocks = _blocks_in_scope(spec, facts, chosen)
-    rates = {**_RATES, **(measured or {})}
+    rates = measured or Measured()
     jobs: list[JobPlan] = []
     if spec.hot_prefixes:
         jobs.append(_job(Part.ANSWERS, "answers", (), blocks, rates, "hot prefixes"))
     for policy in _policies(spec, facts, chosen):
         jobs += _jobs_of(spec, policy, _capacities(spec, chosen), blocks, rates, facts.has_only_turns)
+    jobs = _with_first(jobs, rates)
     if len(jobs) > MOST_JOBS:
         raise DomainError(Code.CAPACITY, f"{len(jobs)} jobs are more than {MOST_JOBS}: name fewer capacities")
     seconds = sum(job.estimate_seconds for job in jobs)
@@ -150,6 +177,17 @@ def plan_jobs(
             " fewer capacities or policies, or a part of the trace",
         )
     return tuple(jobs)
+
+
+def _with_first(jobs: Sequence[JobPlan], measured: Measured) -> list[JobPlan]:
+    """With what compiling takes, counted in the first job of each policy."""
+    seen: set[str] = set()
+    counted = []
+    for job in jobs:
+        more = 0.0 if job.policy in seen else measured.first_seconds(job.policy)
+        counted.append(replace(job, estimate_seconds=round(job.estimate_seconds + more, 3)))
+        seen.add(job.policy)
+    return counted
 
 
 def _policies(spec: AnalysisSpec, facts: TraceFacts, chosen: Sequence[InstanceFacts]) -> list[str]:
@@ -183,7 +221,7 @@ def _jobs_of(
     policy: str,
     capacities: tuple[Wish, ...],
     blocks: int,
-    rates: Mapping[str, float],
+    rates: Measured,
     has_only_turns: bool,
 ) -> list[JobPlan]:
     if _is_one_pass(spec, policy, has_only_turns):
@@ -194,16 +232,16 @@ def _jobs_of(
     if policy == "belady":
         work = blocks * len(capacities)
         return [_job(Part.BELADY, policy, capacities, work, rates, _many(capacities))]
-    rate = rates.get(policy, _USUAL_RATE)
+    rate = rates.rate(policy)
     at_once = max(1, int(JOB_SECONDS * rate / max(1, blocks)))
     pieces = [capacities[start : start + at_once] for start in range(0, len(capacities), at_once)]
     return [_job(Part.SIMULATE, policy, piece, blocks * len(piece), rates, _many(piece)) for piece in pieces]
 
 
 def _job(
-    part: Part, policy: str, capacities: tuple[Wish, ...], work: int, rates: Mapping[str, float], what: str
+    part: Part, policy: str, capacities: tuple[Wish, ...], work: int, rates: Measured, what: str
 ) -> JobPlan:
-    seconds = START_SECONDS + work / rates.get(policy, _USUAL_RATE)
+    seconds = rates.start_seconds(policy) + work / rates.rate(policy)
     title = what if part is Part.ANSWERS else f"{policy}, {what}"
     return JobPlan(part, policy, capacities, title, work, round(seconds, 3))
 

@@ -9,7 +9,8 @@ from secrets import token_bytes
 from ..generate import Shape, generate_into
 from ..report import Table, table_text
 from ..trace import Trace
-from ..traces import anonymize, save_parquet, summary, summary_to_json
+from ..traces import anonymize, summary, summary_to_json
+from ..traces.parquet import save_parquet
 from .console import bar, note, print_json, print_text
 from .opening import read
 

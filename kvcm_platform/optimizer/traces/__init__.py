@@ -1,4 +1,7 @@
-"""Traces: readers of their formats, and the columnar store that computations run on."""
+"""Traces: readers of their formats, and the columnar store that computations run on.
+
+Parquet is in `parquet.py` and not loaded with the rest: jobs of analyses need none.
+"""
 
 from .anonymize import Anonymized, anonymize
 from .detection import detect
@@ -6,7 +9,6 @@ from .errors import TraceReadError
 from .formats import SourceFormat
 from .ingest import ingest
 from .json_trace import OutputFormat
-from .parquet import save_parquet
 from .selection import part_of, select
 from .store import open_trace
 from .summary import PartSummary, TraceSummary, summary, summary_to_json
@@ -23,7 +25,6 @@ __all__ = [
     "ingest",
     "open_trace",
     "part_of",
-    "save_parquet",
     "select",
     "summary",
     "summary_to_json",

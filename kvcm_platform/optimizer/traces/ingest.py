@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from kvcm_platform.optimizer.curve import Progress
 from kvcm_platform.optimizer.trace import (
@@ -23,13 +24,15 @@ from .errors import TraceReadError
 from .formats import SourceFormat
 from .header import header_write
 from .in_order import put_in_order
-from .parquet import ParquetSource
 from .progress import Throttle
 from .readers.registry import reader_of
 from .request_columns import MAX_PROMPT_TOKENS, RequestColumns
 from .source_lines import Lines, Source, open_source
 from .source_request import ONE_INSTANCE, BadLines, ReadOptions, SourceRequest
 from .store import open_trace
+
+if TYPE_CHECKING:
+    from .parquet import ParquetSource
 
 MAX_BAD_LINES = 100
 _READING_SHARE = 0.8
@@ -122,6 +125,9 @@ class _Reading:
     def read(self, path: Path, source_format: SourceFormat, max_bytes: int | None, tell: Throttle) -> None:
         """Fills the columns. Raises TraceReadError."""
         if source_format is SourceFormat.PARQUET:
+            # On use: the library behind it loads for as long as all the rest, and each job is a process.
+            from .parquet import ParquetSource
+
             self._read_rows(ParquetSource(path), max_bytes, tell)
         else:
             with open_source(path) as source:

@@ -6,10 +6,12 @@ import csv
 import io
 
 import pytest
+from django.utils import timezone
 
 from apps.audit.models import AuditEntry, Event
 from apps.common.actor import Role
 from apps.optimizer_reports.models import OptimizerJob, OptimizerRun
+from apps.optimizer_reports.selectors.runs import measured
 from apps.optimizer_reports.services.runs import runs_forget
 from kvcm_platform.core.registry import Quota
 from tests.apps.conftest import Api
@@ -88,6 +90,28 @@ def test_figures_of_a_public_trace(api: Api, sent: list[str]) -> None:
     assert [round(lru[capacity], 4) for capacity in at] == [0.0523, 0.1954, 0.2784, 0.3535, 0.3631]
     assert round(rates(found, "belady")[10_000], 4) == 0.3664
     assert round(found["curves"][0]["unlimited_hit_rate"], 4) == 0.3664
+
+
+def done_jobs(policy: str, *jobs: tuple[int, float]) -> None:
+    now = timezone.now()
+    run = OptimizerRun.objects.create(
+        trace_name="t", state="done", asked_by="olga", asked_at=now, ended_at=now
+    )
+    for number, (accesses, busy) in enumerate(jobs):
+        OptimizerJob.objects.create(
+            **{"kind": "analyse", "run": run, "number": number, "policy": policy, "state": "done"},
+            **{"work": accesses, "busy_seconds": busy},
+        )
+
+
+def test_what_jobs_took_is_told_apart_into_starts_and_rates() -> None:
+    # Short ones: the first one compiled for 40 s, which is neither a rate nor the usual start.
+    done_jobs("compat:lru", (15_000, 40.0), (15_000, 3.0), (15_000, 2.0))
+    # 10 M accesses a second, after 2 s of start.
+    done_jobs("lfu", (100_000_000, 12.0), (200_000_000, 22.0))
+    found = measured(["compat:lru", "lfu", "sieve"])
+    assert dict(found.rates) == {"lfu": pytest.approx(10e6)}
+    assert dict(found.starts) == {"compat:lru": pytest.approx(3, abs=0.01), "lfu": pytest.approx(2)}
 
 
 def test_an_estimate_begins_nothing(api: Api, small: int) -> None:

@@ -9,7 +9,10 @@ import pytest
 from kvcm_platform.core.errors import DomainError
 from kvcm_platform.optimizer.analysis.capacities import Sizes, capacities_resolve
 from kvcm_platform.optimizer.analysis.plan import (
+    FIRST_SECONDS,
+    START_SECONDS,
     InstanceFacts,
+    Measured,
     Part,
     TraceFacts,
     plan_from_json,
@@ -91,12 +94,33 @@ def test_one_pass_is_one_job_and_a_simulated_policy_has_its_capacities_split() -
             {"policies": ["sampled_lru"], "capacities": [1, 2, 3], "hot_prefixes": 0, "has_bound": False}
         ),
         FACTS,
-        {"sampled_lru": 20_000.0},
+        Measured({"sampled_lru": 20_000.0}),
     )
     # 50 s a capacity at what was measured: each is a job of its own.
     assert [job.capacities for job in slow] == [(1,), (2,), (3,)]
     assert [round(job.estimate_seconds) for job in slow] == [52, 52, 52]
     assert [plan_from_json(plan_to_json(job)) for job in slow] == list(slow)
+
+
+def test_every_job_pays_for_its_process_and_the_first_of_a_policy_for_the_compiler() -> None:
+    wish = {"policies": ["lfu", "sieve"], "capacities": [1], "hot_prefixes": 0, "has_bound": False}
+    work = 1_000_000 / 15e6
+    new = plan_jobs(spec_from_json(wish), FACTS)
+    assert [job.estimate_seconds for job in new] == [
+        pytest.approx(START_SECONDS + FIRST_SECONDS + work, 0.01)
+    ] * 2
+    known = plan_jobs(spec_from_json(wish), FACTS, Measured(starts={"lfu": 9.0, "sieve": 1.0}))
+    assert [job.estimate_seconds for job in known] == [
+        pytest.approx(9 + work, 0.01),
+        pytest.approx(1 + work, 0.01),
+    ]
+    # A second job of the policy finds the code that the first one compiled.
+    many = plan_jobs(
+        spec_from_json({**wish, "policies": ["sampled_lru"], "capacities": list(range(1, 201))}), FACTS
+    )
+    assert [len(job.capacities) for job in many] == [120, 80]
+    starts = [job.estimate_seconds - 0.5 * len(job.capacities) for job in many]
+    assert starts == [pytest.approx(START_SECONDS + FIRST_SECONDS), pytest.approx(START_SECONDS)]
 
 
 def test_reads_and_writes_apart_have_no_curve_in_one_pass() -> None:
@@ -139,9 +163,9 @@ def test_the_quota_is_among_the_capacities() -> None:
     ],
 )
 def test_what_cannot_be_or_would_take_too_long(members: dict, field: str | None, code: str) -> None:
-    rates = {"sampled_lru": members.pop("slow")} if "slow" in members else None
+    seen = Measured({"sampled_lru": members.pop("slow")}) if "slow" in members else None
     with pytest.raises(DomainError) as error:
-        plan_jobs(spec_from_json(members), FACTS, rates)
+        plan_jobs(spec_from_json(members), FACTS, seen)
     assert (error.value.field, error.value.code) == (field, code)
 
 

@@ -20,7 +20,8 @@ SHARED_BLOCKS = 40
 
 CHILD = """
 import json, resource, sys
-from kvcm_platform.optimizer.traces import ingest, save_parquet
+from kvcm_platform.optimizer.traces import ingest
+from kvcm_platform.optimizer.traces.parquet import save_parquet
 
 def data_bytes():
     for line in open("/proc/self/status"):

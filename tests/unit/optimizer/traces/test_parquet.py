@@ -12,7 +12,8 @@ import polars as pl
 import pytest
 
 from kvcm_platform.optimizer.trace import Trace, TraceInstance
-from kvcm_platform.optimizer.traces import TraceReadError, ingest, parquet, save_parquet
+from kvcm_platform.optimizer.traces import TraceReadError, ingest, parquet
+from kvcm_platform.optimizer.traces.parquet import save_parquet
 from kvcm_platform.optimizer.traces.store import PATH_COLUMNS, REQUEST_COLUMNS
 
 from .reading import read_lines, rows
