@@ -8,7 +8,7 @@ from typing import Any
 
 from apps.instances.selectors import GroupDetail
 from apps.optimizer_reports.models import Recommendation, Report, ReportSchedule
-from apps.optimizer_reports.selectors.recommendations import changed_now, is_stale
+from apps.optimizer_reports.selectors.recommendations import changed_now, is_foreign, is_stale
 from apps.optimizer_reports.selectors.schedules import cron_words, next_times
 
 _SCHEDULE = (
@@ -61,6 +61,7 @@ def recommendation_shown(row: Recommendation, detail: GroupDetail | None) -> dic
         "instance_group": row.group_name,
         "instance_id": row.instance_id or None,
         "run": row.run_id,
+        "foreign_trace": is_foreign(row),
         "stale": is_open and is_stale(row, detail),
         "applicable": is_open and row.changes is not None and not is_stale(row, detail),
         "group_version": None if detail is None else detail.row.version,

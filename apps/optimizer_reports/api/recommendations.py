@@ -48,7 +48,8 @@ class RecommendationFilter(filters.FilterSet):
 class RecommendationOutput(serializers.Serializer):
     """`changes` are members of the group's settings, null = it only tells. `differences` {member: {before,
     after}} are what applying it would change now. A stale one was worked out for other settings than the
-    group has now; it cannot be applied.
+    group has now; it cannot be applied. One of
+    a `foreign_trace`, which has none of the group's instances, is applied with `accept_foreign_trace` alone.
     """
 
     id = serializers.IntegerField()
@@ -61,6 +62,7 @@ class RecommendationOutput(serializers.Serializer):
     figures = serializers.DictField()
     changes = serializers.DictField(allow_null=True)
     differences = serializers.DictField()
+    foreign_trace = serializers.BooleanField()
     stale = serializers.BooleanField()
     applicable = serializers.BooleanField()
     group_version = serializers.IntegerField(allow_null=True)
@@ -73,10 +75,13 @@ class RecommendationOutput(serializers.Serializer):
 
 
 class ApplyInput(StrictSerializer):
-    """`version` (or If-Match) is the group's: a stale one is refused. With `dry_run` nothing changes."""
+    """`version` (or If-Match) is the group's: a stale one is refused. With `dry_run` nothing changes.
+    `accept_foreign_trace` is needed where the recommendation says `foreign_trace`.
+    """
 
     version = serializers.IntegerField(required=False)
     dry_run = serializers.BooleanField(default=False)
+    accept_foreign_trace = serializers.BooleanField(default=False)
 
 
 class ApplyOutput(serializers.Serializer):
@@ -123,7 +128,12 @@ class RecommendationViewSet(viewsets.GenericViewSet):
         version = expected_version(request, data.validated_data.get("version"))
         foreseen = recommendation_preview(acting=request.actor, pk=int(pk)) if is_dry else ""
         if not is_dry:
-            recommendation_apply(acting=request.actor, pk=int(pk), expected_version=version)
+            recommendation_apply(
+                acting=request.actor,
+                pk=int(pk),
+                expected_version=version,
+                accept_foreign_trace=data.validated_data["accept_foreign_trace"],
+            )
         row = recommendation_get(acting=request.actor, pk=int(pk))
         shown = {"applied": not is_dry, "foreseen": foreseen, "recommendation": _shown(request, [row])[0]}
         return Response(shown)

@@ -15,6 +15,9 @@ from kvcm_platform.core.errors import Code, DomainError
 from kvcm_platform.core.validation.groups import GroupSettings
 from kvcm_platform.optimizer.advice_kinds import AdviceKind
 
+FOREIGN = "is_trace_foreign"
+"""The figure of a recommendation that says that its trace has none of the group's traffic."""
+
 
 def recommendation_list(*, acting: Actor) -> QuerySet[Recommendation]:
     """Those of groups that `acting` may see, newest first."""
@@ -62,6 +65,11 @@ def is_stale(row: Recommendation, detail: GroupDetail | None) -> bool:
     if detail is None:
         return True
     return basis_of(AdviceKind(row.kind), detail.settings) != row.basis
+
+
+def is_foreign(row: Recommendation) -> bool:
+    """Whether it was worked out from traffic that is not the group's."""
+    return bool(row.figures.get(FOREIGN))
 
 
 def changed_now(row: Recommendation, detail: GroupDetail | None) -> Mapping[str, Any]:

@@ -17,8 +17,8 @@ from apps.instances.selectors import group_get
 from apps.instances.services import group_update
 from apps.optimizer_reports.choices import AdviceState
 from apps.optimizer_reports.models import Recommendation
-from apps.optimizer_reports.selectors.recommendations import basis_of, recommendation_get
-from kvcm_platform.core.errors import Code, DomainError
+from apps.optimizer_reports.selectors.recommendations import basis_of, is_foreign, recommendation_get
+from kvcm_platform.core.errors import Code, DomainError, invalid
 from kvcm_platform.core.types import ReclaimPolicy, StorageType
 from kvcm_platform.core.validation.groups import GroupSettings, check_group
 from kvcm_platform.core.validation.values import text
@@ -27,16 +27,25 @@ from kvcm_platform.optimizer.advice_kinds import AdviceKind
 Change = Callable[[GroupSettings], GroupSettings]
 
 
-def recommendation_apply(*, acting: Actor, pk: int, expected_version: int | None = None) -> Recommendation:
+def recommendation_apply(
+    *, acting: Actor, pk: int, expected_version: int | None = None, accept_foreign_trace: bool = False
+) -> Recommendation:
     """Change the group as it says, through the service that every change of a group goes through.
 
     Raises NOT_FOUND, UNSUPPORTED for one that changes nothing by itself, CONFLICT for one that is not open,
-    or is stale, or where the group's version is not `expected_version`.
+    or is stale, or where the group's version is not `expected_version`, INVALID_ARGUMENT for one that was
+    worked out from the traffic of others without `accept_foreign_trace`.
     """
     acting.require(Role.OPERATOR)
     with transaction.atomic():
         row = _locked(acting, pk)
         _require_open(row)
+        if is_foreign(row) and not accept_foreign_trace:
+            raise invalid(
+                "accept_foreign_trace",
+                f"must be true: recommendation {pk} follows from trace {row.figures['trace']!r}, which has"
+                f" none of the instances of group {row.group_name}",
+            )
         changed = group_update(
             acting=acting, name=row.group_name, change=_apply_to(row), expected_version=expected_version
         )

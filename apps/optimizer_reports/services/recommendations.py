@@ -10,11 +10,11 @@ from django.db import transaction
 from django.utils import timezone
 
 from apps.common.actor import Actor
-from apps.instances.selectors import GroupDetail, group_get
+from apps.instances.selectors import GroupDetail, group_get, instance_ids_by_group
 from apps.optimizer_reports.choices import AdviceState, RunState
 from apps.optimizer_reports.models import OptimizerRun, Recommendation, RunAdvice
 from apps.optimizer_reports.selectors.costs import CostModels
-from apps.optimizer_reports.selectors.recommendations import basis_of
+from apps.optimizer_reports.selectors.recommendations import FOREIGN, basis_of
 from apps.optimizer_reports.selectors.results import run_found
 from apps.optimizer_reports.selectors.traces import groups_shown
 from apps.usage.selectors.peaks import peak_written_bytes_per_second
@@ -81,6 +81,7 @@ def _write(
     reason: str,
 ) -> list[Recommendation]:
     now = timezone.now()
+    is_foreign = detail is not None and _is_foreign(run, detail)
     with transaction.atomic():
         _, is_first = RunAdvice.objects.get_or_create(run=run, defaults={"at": now, "reason": reason[:500]})
         if not is_first or detail is None:
@@ -95,8 +96,8 @@ def _write(
                 group_name=run.group_name,
                 instance_id=one.instance_id,
                 run=run,
-                sentence=one.sentence,
-                figures=dict(one.figures),
+                sentence=f"{one.sentence} {_origin(run, is_foreign)}",
+                figures={**one.figures, "trace": run.trace_name, FOREIGN: is_foreign},
                 changes=None if one.changes is None else dict(one.changes),
                 basis=basis_of(one.kind, detail.settings),
                 created_at=now,
@@ -104,6 +105,24 @@ def _write(
             )
             for one in found
         )
+
+
+def _is_foreign(run: OptimizerRun, detail: GroupDetail) -> bool:
+    """Whether nothing ties the trace to the group: neither names it, nor has an instance of it."""
+    instances = run.trace_facts.get("instances", ())
+    if run.group_name in groups_shown(instances):
+        return False
+    own = instance_ids_by_group([detail.row])[detail.row.pk]
+    return not {row["instance_id"] for row in instances} & set(own)
+
+
+def _origin(run: OptimizerRun, is_foreign: bool) -> str:
+    if not is_foreign:
+        return f"It follows from trace {run.trace_name!r}."
+    return (
+        f"It follows from trace {run.trace_name!r}, which has none of the group's instances: it is right only"
+        " where the group's traffic is like that of the trace."
+    )
 
 
 def _curves(run: OptimizerRun, spec: AnalysisSpec, found: Found) -> Curves:

@@ -1868,11 +1868,16 @@ export interface components {
         };
         /** @enum {string} */
         AlertOutputStateEnum: "pending" | "firing" | "resolved";
-        /** @description `version` (or If-Match) is the group's: a stale one is refused. With `dry_run` nothing changes. */
+        /**
+         * @description `version` (or If-Match) is the group's: a stale one is refused. With `dry_run` nothing changes.
+         *     `accept_foreign_trace` is needed where the recommendation says `foreign_trace`.
+         */
         ApplyInputRequest: {
             version?: number;
             /** @default false */
             dry_run: boolean;
+            /** @default false */
+            accept_foreign_trace: boolean;
         };
         /** @description `foreseen` says of a dry run what reclaim would take then; empty where nobody can tell. */
         ApplyOutput: {
@@ -3912,7 +3917,8 @@ export interface components {
         /**
          * @description `changes` are members of the group's settings, null = it only tells. `differences` {member: {before,
          *     after}} are what applying it would change now. A stale one was worked out for other settings than the
-         *     group has now; it cannot be applied.
+         *     group has now; it cannot be applied. One of
+         *     a `foreign_trace`, which has none of the group's instances, is applied with `accept_foreign_trace` alone.
          */
         RecommendationOutput: {
             id: number;
@@ -3931,6 +3937,7 @@ export interface components {
             differences: {
                 [key: string]: unknown;
             };
+            foreign_trace: boolean;
             stale: boolean;
             applicable: boolean;
             group_version: number | null;

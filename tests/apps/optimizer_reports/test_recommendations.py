@@ -24,7 +24,7 @@ from kvcm_platform.optimizer.roi import MONTH_SECONDS
 from tests.apps.conftest import Api
 from tests.apps.optimizer_reports.histories import History
 from tests.factories.actors import ADMIN
-from tests.factories.objects import make_group, make_storage
+from tests.factories.objects import make_group, make_instance, make_storage
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("sent")]
 URL = "/api/v1/optimizer/recommendations/"
@@ -89,6 +89,8 @@ def finished(monkeypatch: pytest.MonkeyPatch):
         run = OptimizerRun.objects.create(
             trace_name="t", group_name=group, state="done", asked_by="olga", asked_at=now, ended_at=now
         )
+        run.trace_facts = {"instances": [{"instance_id": "of-chat", "group": group}]}
+        run.save()
         found[run.pk] = (spec_from_json(spec), Found(curves, details, None))
         return run
 
@@ -262,6 +264,37 @@ def test_roles_and_scopes(api: Api, finished) -> None:
     assert api(groups=["other"]).get(URL).json()["count"] == 0
     assert api(groups=["other"]).post(f"{URL}{one.pk}/apply/", {}).status_code == 404
     assert api(groups=["chat"]).post(f"{URL}{one.pk}/apply/", {}).status_code == 200
+
+
+def test_what_follows_from_the_traffic_of_others_says_so_and_is_applied_on_purpose_alone(
+    client: APIClient, finished
+) -> None:
+    make_instance("m", group="chat")
+    run = finished()
+    run.trace_name, run.trace_facts = "mooncake", {"instances": [{"instance_id": "default", "group": ""}]}
+    run.save()
+    recommendations_make()
+    (one,) = open_ones(client)
+    assert one["foreign_trace"] is True
+    assert "trace 'mooncake', which has none of the group's instances" in one["sentence"]
+    assert client.post(f"{URL}{one['id']}/apply/", {"dry_run": True}).status_code == 200
+    answer = client.post(f"{URL}{one['id']}/apply/", {})
+    assert (answer.status_code, answer.json()["code"]) == (400, "invalid_argument")
+    assert answer.json()["field"] == "accept_foreign_trace" and "mooncake" in answer.json()["message"]
+    assert settings().quota.capacity_bytes == 25 * GIB
+    assert client.post(f"{URL}{one['id']}/apply/", {"accept_foreign_trace": True}).json()["applied"]
+    assert settings().quota.capacity_bytes != 25 * GIB
+
+
+def test_a_trace_with_an_instance_of_the_group_is_its_own(client: APIClient, finished) -> None:
+    make_instance("m", group="chat")
+    run = finished()
+    run.trace_name, run.trace_facts = "monday", {"instances": [{"instance_id": "m", "group": ""}]}
+    run.save()
+    recommendations_make()
+    (one,) = open_ones(client)
+    assert one["foreign_trace"] is False and one["sentence"].endswith("It follows from trace 'monday'.")
+    assert client.post(f"{URL}{one['id']}/apply/", {}).status_code == 200
 
 
 def test_nothing_is_said_of_a_group_out_of_the_traffic_of_others(client: APIClient, finished) -> None:
