@@ -1,0 +1,55 @@
+"""How beat ends: by a signal that comes amid a tick."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+
+import pytest
+from celery.apps.beat import Beat
+from celery.beat import Scheduler, Service
+
+from kvcm_platform.celery import app
+
+said: list[str] = []
+
+
+class Watched(Scheduler):
+    """Stopped in the middle of what may be a query."""
+
+    def setup_schedule(self) -> None:
+        said.clear()
+
+    def tick(self) -> float:  # type: ignore[override]
+        said.append("tick begins")
+        try:
+            os.kill(os.getpid(), stopped_by)
+            said.append("never reached")
+        finally:
+            said.append("tick ends")
+        return 5.0
+
+    def close(self) -> None:
+        # A second signal changes nothing: the schedule is saved as a whole.
+        os.kill(os.getpid(), stopped_by)
+        said.append("saved")
+
+
+stopped_by = signal.SIGTERM
+
+
+@pytest.fixture
+def handlers() -> Iterator[None]:
+    before = {one: signal.getsignal(one) for one in (signal.SIGTERM, signal.SIGINT)}
+    yield
+    for one, handler in before.items():
+        signal.signal(one, handler)
+
+
+@pytest.mark.usefixtures("handlers")
+def test_beat_saves_its_schedule_after_the_tick_that_a_signal_ends_not_within() -> None:
+    service = Service(app, scheduler_cls=Watched)
+    Beat(app=app, quiet=True, loglevel="WARNING").install_sync_handler(service)
+    service.start()
+    assert said == ["tick begins", "tick ends", "saved"]
