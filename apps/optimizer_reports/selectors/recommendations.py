@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Any
 
 from django.db.models import QuerySet
@@ -38,6 +39,14 @@ def recommendations_open(*, group_name: str) -> list[Recommendation]:
     return list(rows.order_by("id")[:100])
 
 
+def recommendations_orphaned() -> list[int]:
+    """Open ones whose group is gone, or was made anew since."""
+    begun = dict(group_list(acting=Actor.system("optimizer")).values_list("name", "created_at"))
+    rows = Recommendation.objects.filter(state=AdviceState.OPEN.value).order_by("id")
+    told = rows.values_list("pk", "group_name", "created_at")
+    return [pk for pk, name, at in told if name not in begun or at < begun[name]]
+
+
 def groups_of(rows: list[Recommendation], *, acting: Actor) -> dict[str, GroupDetail]:
     """The groups of these as they are now, by name, without those that are gone; a handful of queries."""
     found = list(group_list(acting=acting).filter(name__in={row.group_name for row in rows}))
@@ -60,9 +69,15 @@ def basis_of(kind: AdviceKind, settings: GroupSettings) -> dict[str, Any]:
     return known
 
 
+def is_of_former(at: datetime, detail: GroupDetail) -> bool:
+    """Whether what was worked out, or asked for, then is about an earlier group of the same name."""
+    return at < detail.row.created_at
+
+
 def is_stale(row: Recommendation, detail: GroupDetail | None) -> bool:
-    """Whether the group has other settings by now than the advice was worked out for, or is gone."""
-    if detail is None:
+    """Whether the group has other settings by now than the advice was worked out for, or is gone, or is
+    another one of the same name."""
+    if detail is None or is_of_former(row.created_at, detail):
         return True
     return basis_of(AdviceKind(row.kind), detail.settings) != row.basis
 

@@ -17,7 +17,12 @@ from apps.instances.selectors import group_get
 from apps.instances.services import group_update
 from apps.optimizer_reports.choices import AdviceState
 from apps.optimizer_reports.models import Recommendation
-from apps.optimizer_reports.selectors.recommendations import basis_of, is_foreign, recommendation_get
+from apps.optimizer_reports.selectors.recommendations import (
+    basis_of,
+    is_foreign,
+    is_of_former,
+    recommendation_get,
+)
 from kvcm_platform.core.errors import Code, DomainError, invalid
 from kvcm_platform.core.types import ReclaimPolicy, StorageType
 from kvcm_platform.core.validation.groups import GroupSettings, check_group
@@ -128,10 +133,20 @@ def _decide(row: Recommendation, acting: Actor, state: AdviceState, action: str)
     )
 
 
+def _require_its_group(row: Recommendation) -> None:
+    """That the group is not another one of the same name, whatever its settings are."""
+    if is_of_former(row.created_at, group_get(acting=Actor.system("optimizer"), name=row.group_name)):
+        raise DomainError(
+            Code.CONFLICT,
+            f"recommendation {row.pk} is about an earlier group {row.group_name}, which was removed",
+        )
+
+
 def _apply_to(row: Recommendation) -> Change:
     kind = AdviceKind(row.kind)
 
     def change(settings: GroupSettings) -> GroupSettings:
+        _require_its_group(row)
         if basis_of(kind, settings) != row.basis:
             raise DomainError(
                 Code.CONFLICT,
@@ -148,6 +163,7 @@ def _take_back(row: Recommendation) -> Change:
     }
 
     def change(settings: GroupSettings) -> GroupSettings:
+        _require_its_group(row)
         if _with(settings, row.changes or {}) != settings:
             raise DomainError(
                 Code.CONFLICT,

@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 
 import structlog
 from django.db import transaction
+from django.db.models import Q
 from django.utils import timezone
 
 from apps.common.actor import Actor
@@ -14,7 +15,12 @@ from apps.instances.selectors import GroupDetail, group_get, instance_ids_by_gro
 from apps.optimizer_reports.choices import AdviceState, RunState
 from apps.optimizer_reports.models import OptimizerRun, Recommendation, RunAdvice
 from apps.optimizer_reports.selectors.costs import CostModels
-from apps.optimizer_reports.selectors.recommendations import FOREIGN, basis_of
+from apps.optimizer_reports.selectors.recommendations import (
+    FOREIGN,
+    basis_of,
+    is_of_former,
+    recommendations_orphaned,
+)
 from apps.optimizer_reports.selectors.results import run_found
 from apps.optimizer_reports.selectors.traces import groups_shown
 from apps.usage.selectors.peaks import peak_written_bytes_per_second
@@ -61,6 +67,8 @@ def run_recommend(*, run: OptimizerRun) -> list[Recommendation]:
     kinds = set(AdviceKind)
     try:
         detail = group_get(acting=Actor.system("optimizer"), name=run.group_name)
+        if is_of_former(run.asked_at, detail):
+            raise _unfit(f"instance group {run.group_name} was made anew since it was asked for")
         spec, results = run_found(run)
         curves = _curves(run, spec, results)
         cost = CostModels().of(run.group_name)
@@ -185,7 +193,8 @@ def _marks(settings: GroupSettings) -> tuple[float, float]:
 
 def recommendations_expire(*, now: datetime) -> int:
     """Open advice that nobody decided on in time, or whose group is gone, is over; the oldest rows go."""
-    over = Recommendation.objects.filter(state=AdviceState.OPEN.value, expires_at__lte=now)
+    of_none = Q(pk__in=recommendations_orphaned())
+    over = Recommendation.objects.filter(of_none | Q(expires_at__lte=now), state=AdviceState.OPEN.value)
     count = over.update(state=AdviceState.EXPIRED.value, decided_at=now)
     past = Recommendation.objects.exclude(state=AdviceState.OPEN.value).order_by("-id")
     last = past.values_list("pk", flat=True)[KEPT_AT_MOST : KEPT_AT_MOST + 1].first()

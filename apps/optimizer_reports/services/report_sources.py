@@ -8,7 +8,7 @@ from django.utils import timezone
 
 from apps.common.actor import Actor
 from apps.common.redis_client import index_client
-from apps.instances.selectors import instance_list
+from apps.instances.selectors import group_get, instance_list
 from apps.optimizer_reports.choices import ReportSource, TraceSource, TraceState
 from apps.optimizer_reports.models import OptimizerTrace, Report, ReportSchedule
 from apps.optimizer_reports.services.live_captures import capture_begin
@@ -56,6 +56,13 @@ def trace_choose(report: Report) -> OptimizerTrace | None:
 def _last_capture(schedule: ReportSchedule) -> OptimizerTrace:
     """The newest of the group's traffic alone, or of all where the schedule is of no group."""
     captures = OptimizerTrace.objects.filter(source=TraceSource.CAPTURE.value, state=TraceState.READY.value)
+    if schedule.group_name:
+        try:
+            group = group_get(acting=reporter(schedule), name=schedule.group_name)
+        except DomainError as error:
+            raise NoTrace(error.message) from error
+        # Those before are of an earlier group of the same name.
+        captures = captures.filter(added_at__gte=group.row.created_at)
     for trace in captures.order_by("-id").prefetch_related("groups")[:200]:
         groups = {group.name for group in trace.groups.all()}
         if not schedule.group_name or groups == {schedule.group_name}:

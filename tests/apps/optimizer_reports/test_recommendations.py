@@ -12,6 +12,7 @@ from rest_framework.test import APIClient
 from apps.audit.models import AuditEntry
 from apps.common.actor import Role
 from apps.instances.selectors import group_get
+from apps.instances.services import group_create, group_remove
 from apps.optimizer_reports.models import OptimizerRun, Recommendation, RunAdvice
 from apps.optimizer_reports.services import recommendations as making
 from apps.optimizer_reports.services.cost_models import cost_model_add
@@ -249,6 +250,59 @@ def test_nobody_decides_for_ever(client: APIClient, finished) -> None:
     Recommendation.objects.update(expires_at=datetime(2027, 1, 1, tzinfo=UTC) - timedelta(days=400))
     (one,) = open_ones(client)
     assert client.post(f"{URL}{one['id']}/apply/", {}).json()["code"] == "version_conflict"
+    assert recommendations_expire(now=timezone.now()) == 1
+    assert client.get(f"{URL}{one['id']}/").json()["state"] == "expired"
+
+
+def made_anew() -> None:
+    """Another group of the same name, with what settings the first one has."""
+    now = settings()
+    group_remove(acting=ADMIN, name="chat")
+    group_create(acting=ADMIN, name="chat", settings=now)
+
+
+def test_a_group_of_the_same_name_inherits_no_advice(client: APIClient, finished) -> None:
+    finished()
+    recommendations_make()
+    (one,) = open_ones(client)
+    late = finished()
+    made_anew()
+    (shown,) = open_ones(client)
+    assert (shown["stale"], shown["applicable"]) == (True, False)
+    answer = client.post(f"{URL}{one['id']}/apply/", {})
+    assert (answer.status_code, answer.json()["code"]) == (409, "version_conflict")
+    assert "earlier group" in answer.json()["message"]
+    # Nor does a run that was asked for of the first one say anything of it.
+    assert recommendations_make() == 0
+    assert "anew" in RunAdvice.objects.get(run=late).reason
+    assert recommendations_expire(now=timezone.now()) == 1
+    assert client.get(f"{URL}{one['id']}/").json()["state"] == "expired"
+    finished()
+    assert recommendations_make() == 1
+    assert open_ones(client)[0]["applicable"] is True
+
+
+def test_what_was_set_of_a_group_is_not_taken_back_from_another(client: APIClient, finished) -> None:
+    finished()
+    recommendations_make()
+    (one,) = open_ones(client)
+    assert client.post(f"{URL}{one['id']}/apply/", {}).status_code == 200
+    made_anew()
+    before = settings()
+    assert client.post(f"{URL}{one['id']}/undo/").json()["code"] == "version_conflict"
+    assert settings() == before
+    group_remove(acting=ADMIN, name="chat")
+    assert client.post(f"{URL}{one['id']}/undo/").status_code == 404
+
+
+def test_advice_ends_with_its_group(client: APIClient, finished) -> None:
+    finished()
+    recommendations_make()
+    (one,) = open_ones(client)
+    group_remove(acting=ADMIN, name="chat")
+    shown = client.get(f"{URL}{one['id']}/").json()
+    assert (shown["stale"], shown["applicable"], shown["group_version"]) == (True, False, None)
+    assert client.post(f"{URL}{one['id']}/apply/", {}).status_code == 404
     assert recommendations_expire(now=timezone.now()) == 1
     assert client.get(f"{URL}{one['id']}/").json()["state"] == "expired"
 

@@ -14,6 +14,7 @@ from rest_framework.test import APIClient
 from apps.alerts.selectors import conditions_by_name
 from apps.audit.models import Event
 from apps.common.actor import Role
+from apps.instances.services import group_remove
 from apps.optimizer_reports.choices import RunState
 from apps.optimizer_reports.models import OptimizerRun, OptimizerTrace, Report, ReportMail, ReportSchedule
 from apps.optimizer_reports.services.report_mails import ATTEMPTS_AT_MOST, mails_send
@@ -22,6 +23,7 @@ from apps.optimizer_reports.services.report_rounds import reports_round
 from apps.optimizer_reports.services.report_sources import trace_choose
 from apps.optimizer_reports.services.reports import report_advance
 from tests.apps.conftest import Api
+from tests.factories.actors import ADMIN
 from tests.factories.objects import make_group, make_instance, make_storage
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("sent")]
@@ -211,6 +213,22 @@ def test_last_capture_is_the_newest_of_the_group_alone(client: APIClient, tmp_pa
     both.groups.create(name="other")
     make_trace(source="capture", folder="c", state="capturing").groups.create(name="chat")
     assert made(client).trace_id == mine.pk
+
+
+def test_captures_of_an_earlier_group_of_the_same_name_are_not_of_this_one(
+    client: APIClient, tmp_path
+) -> None:
+    make_storage(tmp_path)
+    make_group()
+    add(client, source="last_capture", instance_group="chat")
+    mine = make_trace(source="capture", folder="a")
+    mine.groups.create(name="chat")
+    OptimizerTrace.objects.update(added_at=timezone.now())
+    assert made(client).trace_id == mine.pk
+    group_remove(acting=ADMIN, name="chat")
+    assert "does not exist" in made(client).reason
+    make_group()
+    assert made(client).reason == "no capture of instance group chat is ready"
 
 
 def test_live_traffic_is_captured_for_each_report(client: APIClient, tmp_path, index: redis.Redis) -> None:
