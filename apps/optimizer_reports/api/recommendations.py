@@ -13,6 +13,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from apps.common.api.moments import MomentFilter
+from apps.common.api.numbers import RowNumberFilter
 from apps.common.api.strict import StrictSerializer
 from apps.common.api.versions import expected_version
 from apps.optimizer_reports.choices import ADVICE_KINDS, ADVICE_STATES
@@ -36,7 +37,7 @@ class RecommendationFilter(filters.FilterSet):
     instance_id = filters.CharFilter()
     kind = filters.MultipleChoiceFilter(choices=ADVICE_KINDS)
     state = filters.MultipleChoiceFilter(choices=ADVICE_STATES)
-    run = filters.NumberFilter(field_name="run_id")
+    run = RowNumberFilter(field_name="run_id")
     since = MomentFilter(field_name="created_at", lookup_expr="gte")
     until = MomentFilter(field_name="created_at", lookup_expr="lte")
 
