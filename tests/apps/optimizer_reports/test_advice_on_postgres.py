@@ -12,7 +12,10 @@ import pytest
 from tests.support.postgres import running_postgres
 
 HERE = Path(__file__).resolve().parent
-FILES = [f"test_{name}.py" for name in ("schedules", "reports", "recommendations", "savings", "cost_models")]
+FILES = [
+    f"test_{name}.py"
+    for name in ("schedules", "reports", "recommendations", "savings", "cost_models", "lists", "at_once")
+]
 
 
 @pytest.mark.long
