@@ -129,7 +129,11 @@ def _anonymize(commands: _Commands) -> None:
     command.add_argument("--trace", type=Path, required=True, help="prompts (text or tokens), or a trace")
     command.add_argument("--format", choices=list(FORMATS), help="of a trace; default: detected")
     command.add_argument("--out", type=Path, required=True, help="the new file")
-    command.add_argument("--output", choices=("optimizer_schema", "mooncake"), default="optimizer_schema")
+    command.add_argument(
+        "--output",
+        choices=("optimizer_schema", "mooncake"),
+        help="default: mooncake for a trace that is like Mooncake's, else optimizer_schema",
+    )
     command.add_argument(
         "--salt-file",
         type=Path,

@@ -44,7 +44,7 @@ def anonymize_trace(options: argparse.Namespace) -> None:
             max_bad_lines=options.max_bad_lines,
             on_progress=told,
         )
-    note(options, f"wrote {options.out}")
+    note(options, f"wrote {options.out}, format {done.output}")
     if options.json:
         print_json(asdict(done))
         return

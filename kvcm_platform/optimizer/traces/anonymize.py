@@ -18,6 +18,7 @@ from typing import BinaryIO
 import numpy as np
 import orjson
 
+from kvcm_platform.core.traces import BLOCK_TOKENS, TraceFormat
 from kvcm_platform.optimizer.curve import Progress
 from kvcm_platform.optimizer.trace import BadLine, Event, Trace
 
@@ -38,12 +39,16 @@ _TELL_EVERY = 256
 
 @dataclass(frozen=True, slots=True)
 class Anonymized:
-    """What was written. `bad_lines` are the first ones left out, `bad_line_count` is their number."""
+    """What was written, in the format `output`.
+
+    `bad_lines` are the first ones left out, `bad_line_count` is their number.
+    """
 
     requests: int
     blocks: int
     bad_lines: tuple[BadLine, ...]
     bad_line_count: int
+    output: OutputFormat
 
 
 def anonymize(
@@ -51,7 +56,7 @@ def anonymize(
     target: Path | str,
     *,
     salt: bytes,
-    output: OutputFormat | str = OutputFormat.OPTIMIZER_SCHEMA,
+    output: OutputFormat | str | None = None,
     source_format: SourceFormat | str | None = None,
     block_tokens: int | None = None,
     keep_names: bool = False,
@@ -63,7 +68,9 @@ def anonymize(
     """Writes `target` (lines of JSON) from prompts or from a trace; it appears when it is whole.
 
     Prompts are streamed, `tokenize` makes tokens of texts, blocks have `block_tokens` (16) tokens; Mooncake's
-    format counts the partial last one. `source_format` says that the source is a trace of that format.
+    format counts the partial last one. `output` None: Mooncake's format for a trace that has partial blocks
+    and nothing that this format has no place for, the reference's schema for all else. `source_format` says
+    that the source is a trace of that format.
     Raises TraceReadError (bad_option for what the output cannot hold), OSError, what `on_progress` raises.
     """
     source, target = Path(source), writable_as_a_whole(Path(target), "out")
@@ -76,7 +83,7 @@ def anonymize(
             if source_format is None and _holds_prompts(source):
                 tell = Throttle(on_progress)
                 _prompts(source, writer, block_tokens or 16, tokenize, bad_lines, tell)
-                told = Anonymized(writer.requests, writer.blocks, tuple(bad_lines.first), bad_lines.count)
+                told = _told(writer, tuple(bad_lines.first), bad_lines.count)
             else:
                 told = _trace(
                     source, writer, source_format, block_tokens, max_bad_lines, on_progress, target.parent
@@ -90,10 +97,10 @@ def anonymize(
 
 
 def _checked(
-    output: OutputFormat | str, salt: bytes, block_tokens: int | None
-) -> tuple[OutputFormat, KeyedHash]:
+    output: OutputFormat | str | None, salt: bytes, block_tokens: int | None
+) -> tuple[OutputFormat | None, KeyedHash]:
     try:
-        chosen = OutputFormat(output)
+        chosen = None if output is None else OutputFormat(output)
     except ValueError:
         known = " and ".join(OutputFormat)
         raise TraceReadError("bad_option", f"output is {output}; known are {known}", field="output") from None
@@ -106,13 +113,27 @@ def _checked(
     return chosen, KeyedHash(salt)
 
 
+def _told(writer: _Writer, bad_lines: tuple[BadLine, ...], bad_line_count: int) -> Anonymized:
+    return Anonymized(writer.requests, writer.blocks, bad_lines, bad_line_count, writer.output)
+
+
 class _Writer:
-    """Writes requests with hashed names, at times from the first one's on."""
+    """Writes requests with hashed names, at times from the first one's on.
+
+    `output` may be put off until the source is known, not beyond the first request.
+    """
 
     def __init__(
-        self, file: BinaryIO, output: OutputFormat, hashes: KeyedHash, *, keep_names: bool, keep_times: bool
+        self,
+        file: BinaryIO,
+        output: OutputFormat | None,
+        hashes: KeyedHash,
+        *,
+        keep_names: bool,
+        keep_times: bool,
     ) -> None:
-        self.output = output
+        self.output = output or OutputFormat.OPTIMIZER_SCHEMA
+        self.is_output_open = output is None
         self.hashes = hashes
         self.requests = 0
         self.blocks = 0
@@ -195,6 +216,8 @@ def _trace(
             max_bad_lines=max_bad_lines,
             on_progress=Throttle(on_progress, 0, 0.5),
         )
+        if writer.is_output_open and _fits_mooncake(trace):
+            writer.output = OutputFormat.MOONCAKE
         if writer.output is OutputFormat.MOONCAKE and np.any(np.asarray(trace.event) != Event.TURN):
             raise TraceReadError(
                 "bad_option",
@@ -208,8 +231,19 @@ def _trace(
                 tell(count / trace.requests)
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
-    header = trace.header
-    return Anonymized(writer.requests, writer.blocks, header.bad_lines, header.bad_line_count)
+    return _told(writer, trace.header.bad_lines, trace.header.bad_line_count)
+
+
+def _fits_mooncake(trace: Trace) -> bool:
+    """Whether Mooncake's format says all that the trace does: partial blocks, which the schema has no place
+    for, and no session, named instance, output block, or size of blocks that it cannot say itself."""
+    own = {(known.instance_id, known.block_tokens) for known in trace.header.instances}
+    if not trace.header.has_partial_blocks or own != {(ONE_INSTANCE, BLOCK_TOKENS[TraceFormat.MOONCAKE])}:
+        return False
+    whole = np.diff(np.asarray(trace.offset)) == np.asarray(trace.read_n)
+    is_turn = np.asarray(trace.event) == Event.TURN
+    is_bare = (np.asarray(trace.session) < 0) & (np.asarray(trace.skip_n) == 0)
+    return bool(np.all(whole & is_turn & is_bare))
 
 
 def _requests(trace: Trace, writer: _Writer) -> Iterator[OutputRequest]:

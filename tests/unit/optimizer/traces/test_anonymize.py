@@ -128,6 +128,24 @@ def test_mooncakes_form_counts_the_partial_block(tmp_path: Path) -> None:
     assert all(key >= 0 for key in trace.key)
 
 
+@pytest.mark.parametrize(("length", "output"), [(700, "mooncake"), (1024, "optimizer_schema")])
+def test_partial_blocks_stay_what_they_are_unasked(length: int, output: str, tmp_path: Path) -> None:
+    """Unless there are none: then the schema loses nothing."""
+    made = [
+        {"timestamp": 0, "input_length": 1024, "output_length": 3, "hash_ids": [0, 1]},
+        {"timestamp": 1, "input_length": length, "output_length": 3, "hash_ids": [0, 2]},
+    ]
+    before = read_lines(tmp_path, made)
+    told = anonymize(tmp_path / "source.jsonl", tmp_path / "out", salt=SALT)
+    assert told.output == output
+    after = ingest(tmp_path / "out", tmp_path / "after")
+    assert chains_of(after) == chains_of(before) == [[0, 1], [0, 2]]
+    assert after.input_tokens.tolist() == [1024, length]
+    if output == "mooncake":
+        assert [known.block_tokens for known in after.header.instances] == [512]
+        assert after.header.has_partial_blocks
+
+
 def test_a_trace_keeps_its_shape(tmp_path: Path) -> None:
     """Reads, writes and turns of two instances, whose keys are hashed once more."""
     made = [
