@@ -63,7 +63,7 @@ def _curve(commands: _Commands) -> None:
     command.add_argument("--policy", choices=("lru", "ttl"), default="lru")
     _capacity_options(command, "default: every capacity, 128 points of each doubling")
     command.add_argument("--ttls", help="for ttl: comma-separated seconds (default: up to the trace's span)")
-    command.add_argument("--bound", action="store_true", help="also the clairvoyant bound")
+    command.add_argument("--bound", action="store_true", help="also the clairvoyant bound (policy belady)")
     command.add_argument(
         "--tiers", help="two tiers from the same pass: comma-separated pairs of capacities, 512GiB+4TiB"
     )
@@ -84,7 +84,9 @@ def _simulate(commands: _Commands) -> None:
 
 
 def _compare(commands: _Commands) -> None:
-    command = commands.add_parser("compare", help="policies side by side, with the clairvoyant bound")
+    command = commands.add_parser(
+        "compare", help="policies side by side, with the clairvoyant bound (policy belady)"
+    )
     _trace_options(command)
     _output_options(command)
     _policy_options(command, "lru,lfu,s3_fifo,sieve,fifo")

@@ -9,6 +9,7 @@ import numpy as np
 
 from kvcm_platform.core.errors import invalid
 
+from ..analysis.results import BOUND, curve_label
 from ..answers.export import curve_document
 from ..report import Line, Report, Table, table_text
 from ..report.content import MOST_LINES
@@ -46,15 +47,15 @@ def compared(
     options: argparse.Namespace, trace: Trace, policies: Sequence[str], capacities: Sequence[int]
 ) -> list[Line]:
     """A line a policy, and the bound where the trace has one."""
-    has_bound = "belady" not in policies and has_only_turns(trace)
+    has_bound = BOUND not in policies and has_only_turns(trace)
     if len(policies) + has_bound > MOST_LINES:
         raise invalid("policy", f"at most {MOST_LINES - 1} beside the bound")
     lines = [
-        Line(policy, curve_of(options, trace, policy, capacities), is_bound=policy == "belady")
+        Line(curve_label(policy), curve_of(options, trace, policy, capacities), is_bound=policy == BOUND)
         for policy in policies
     ]
     if has_bound:
-        lines.append(Line("belady", bound_of(options, trace, capacities), is_bound=True))
+        lines.append(Line(curve_label(BOUND), bound_of(options, trace, capacities), is_bound=True))
     return lines
 
 

@@ -117,5 +117,5 @@ def curve_of(
 def bound_of(options: argparse.Namespace, trace: Trace, capacities: Sequence[int] | None = None) -> Curve:
     """The clairvoyant bound at the capacities, or at enough of them for a line."""
     wanted = capacities if capacities is not None else capacities_of(options, trace, _BOUND_POINTS)
-    with bar(options, "belady") as told:
+    with bar(options, "clairvoyant bound") as told:
         return belady_curve(trace, wanted, unit=Unit(options.unit), on_progress=told)

@@ -9,6 +9,7 @@ from typing import Any
 from kvcm_platform.core.errors import invalid
 
 from ..analysis.capacities import capacity_resolve, sizes_of
+from ..analysis.results import BOUND, curve_label
 from ..answers.export import curve_document
 from ..answers.thinning import thinned
 from ..curve import Curve, Touch, Unit
@@ -31,7 +32,7 @@ def show(options: argparse.Namespace) -> None:
     lines = [Line(_label(options), _curve(options, trace))]
     if options.bound:
         wanted = capacities_of(options, trace) if options.capacities else None
-        lines.append(Line("clairvoyant bound", bound_of(options, trace, wanted), is_bound=True))
+        lines.append(Line(curve_label(BOUND), bound_of(options, trace, wanted), is_bound=True))
     made = Report(
         title=f"Hit rate by capacity: {trace.header.name}",
         lines=tuple(lines),

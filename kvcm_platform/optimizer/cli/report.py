@@ -12,6 +12,7 @@ import orjson
 
 from kvcm_platform.core.errors import invalid
 
+from ..analysis.results import BOUND, curve_label
 from ..answers.export import curve_document, curves_csv
 from ..answers.hot_prefixes import hot_prefixes, prefixes_to_json
 from ..answers.shape import hit_rate_at
@@ -78,9 +79,10 @@ def _made(
     for policy in policies:
         if policy == "lru" and found and Events(options.events) is Events.TURN and not options.delay:
             continue
-        lines.append(Line(policy, curve_of(options, trace, policy, capacities), is_bound=policy == "belady"))
-    if has_turns and "belady" not in policies:
-        lines.append(Line("belady", bound_of(options, trace), is_bound=True))
+        curve = curve_of(options, trace, policy, capacities)
+        lines.append(Line(curve_label(policy), curve, is_bound=policy == BOUND))
+    if has_turns and BOUND not in policies:
+        lines.append(Line(curve_label(BOUND), bound_of(options, trace), is_bound=True))
     if len(lines) > MOST_LINES:
         raise invalid("policy", f"at most {MOST_LINES} lines in one report")
     worth = None

@@ -52,10 +52,10 @@ def _table(curve: Curve) -> Table:
         (
             f"{int(capacity):,}",
             f"{int(curve.hit_blocks[i]):,}",
-            f"{curve.hit_rate[i]:.4f}",
-            f"{curve.token_hit_rate[i]:.4f}",
+            f"{curve.hit_rate[i]:.2%}",
+            f"{curve.token_hit_rate[i]:.2%}",
             f"{int(curve.full_hit_requests[i]):,}",
-            *([f"{orphans[i]:.4f}"] if orphans is not None else []),
+            *([f"{orphans[i]:.2%}"] if orphans is not None else []),
         )
         for i, capacity in enumerate(curve.capacities)
     )

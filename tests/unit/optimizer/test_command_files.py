@@ -46,3 +46,12 @@ def test_curves_that_were_counted_alike_share_their_definition(
     assert main(["compare", "--trace", source, "--policy", "lru,fifo", "--capacities", "2"]) == 0
     counted = [line for line in capsys.readouterr().out.splitlines() if "deepest block first" in line]
     assert len(counted) == 1 and counted[0].startswith("lru, fifo: a request uses")
+
+
+def test_simulate_prints_shares_in_percent_as_the_others_do(
+    source: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["simulate", "--trace", source, "--policy", "fifo", "--capacities", "9"]) == 0
+    # Block 0 twice and block 1 once, of 6; nothing is evicted, so there are no orphans.
+    capacity, hits, rate, *_, orphans = capsys.readouterr().out.rstrip().splitlines()[-1].split()
+    assert (capacity, hits, rate, orphans) == ("9", "3", "50.00%", "0.00%")

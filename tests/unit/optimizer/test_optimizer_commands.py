@@ -258,7 +258,7 @@ def test_compare_names_the_best_of_each_capacity(small: tuple[Path, list[list[in
     code, out, _ = run("compare", "--trace", path, "--policy", "lru,fifo", "--capacities", "5,40")
     assert code == 0
     header, *rows = [line.split() for line in out.splitlines()[:3]]
-    assert header == ["capacity", "lru", "fifo", "belady", "best"]
+    assert header == ["capacity", "lru", "fifo", "clairvoyant", "bound", "best"]
     for row in rows:
         lru, fifo, belady = (float(rate.removesuffix("%")) for rate in row[2:5])
         assert belady >= max(lru, fifo)
@@ -350,7 +350,7 @@ def test_a_generated_trace_gets_a_report(run: Run, tmp_path: Path) -> None:
         "report.json",
     ]
     document = json.loads((folder / "report.json").read_text())
-    assert [entry["label"] for entry in document["curves"]] == ["lru", "fifo", "belady"]
+    assert [entry["label"] for entry in document["curves"]] == ["lru", "fifo", "clairvoyant bound"]
     assert len(document["scenarios"]) == 2
     best = json.loads(run("roi", "--trace", tmp_path / "gen", "--model", "llama-3.1-8b", "--json")[1])["roi"][
         "best"
