@@ -41,7 +41,7 @@ describe('the sentence', () => {
 it.each([
   [0.042, '+4.2 points'],
   [-0.1, '−10 points'],
-  [0.0001, '±0 points'],
+  [0.0001, 'no change'],
 ])('%d is %s', (gain, expected) => {
   expect(points(gain)).toBe(expected);
 });

@@ -38,10 +38,11 @@ export function rateAt({ points }: Estimate, factor: number): number | null {
   return points.find((point) => point.factor === factor)?.hit_rate ?? null;
 }
 
-/** A difference of shares: 0.042 → "+4.2 points". */
+/** A difference of shares: 0.042 → "+4.2 points", what rounds to nothing → "no change". */
 export function points(gain: number): string {
   const size = Math.round(Math.abs(gain) * 1000) / 10;
-  const sign = size === 0 ? '±' : gain < 0 ? '−' : '+';
+  if (size === 0) return 'no change';
+  const sign = gain < 0 ? '−' : '+';
   return `${sign}${size.toLocaleString('en', { maximumFractionDigits: 1 })} points`;
 }
 
