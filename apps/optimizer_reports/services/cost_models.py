@@ -18,7 +18,7 @@ from apps.optimizer_reports.selectors.costs import cost_model_get
 from kvcm_platform.core.errors import Code, DomainError, invalid
 from kvcm_platform.core.validation.values import check_object_name, text
 from kvcm_platform.core.validation.versions import require_version
-from kvcm_platform.optimizer.roi.cost import cost_from_json, cost_to_json
+from kvcm_platform.optimizer.roi.cost import CostModel, cost_from_json, cost_to_json
 
 COST_MODELS_AT_MOST = 100
 FIRST_NAME = "example"
@@ -138,7 +138,7 @@ def _write(
     groups: Collection[str],
 ) -> None:
     # Parsed and written out again: what is kept is whole, whatever the presets become.
-    row.settings = cost_to_json(cost_from_json(settings))
+    row.settings = cost_to_json(_cost(settings))
     row.note = text("note", note, is_required=False, at_most=2000)
     others = OptimizerCostModel.objects.exclude(pk=row.pk)
     other = others.first()
@@ -158,6 +158,15 @@ def _write(
     OptimizerGroupCost.objects.bulk_create(
         OptimizerGroupCost(group_name=name, cost_model=row) for name in sorted(set(groups))
     )
+
+
+def _cost(settings: Mapping[str, Any]) -> CostModel:
+    """Raises INVALID_ARGUMENT with the path of the member at fault, as REST has it."""
+    try:
+        return cost_from_json(settings)
+    except DomainError as error:
+        where = f"settings.{error.field}"
+        raise DomainError(error.code, f"settings.{error.message}", field=where) from error
 
 
 def _check_groups(groups: Collection[str]) -> None:

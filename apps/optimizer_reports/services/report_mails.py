@@ -106,6 +106,8 @@ def _send_one(mail: ReportMail, send: Send, done: MailsReport) -> None:
         error = f"{type(problem).__name__}: {problem}"[:500]
         log.warning("a report was not sent", report=mail.report_id, error=error)
     now = timezone.now()
+    # Claiming it put off when it is due, for the case that this process does not come to an end.
+    mail.due_at = min(mail.due_at, now)
     mail.attempts += 1
     mail.error = error
     if not error:

@@ -53,12 +53,12 @@ def test_life_of_cost_models(api: Api, tmp_path) -> None:
     [
         ({"name": ""}, "name"),
         ({"name": "presets"}, "name"),
-        ({"settings": {}}, "model"),
-        ({"settings": {"model": "no-such"}}, "model"),
-        ({"settings": {**SETTINGS, "gpu_hour_price": -1}}, "gpu_hour_price"),
-        ({"settings": {**SETTINGS, "gpu_hour_price": "1"}}, "gpu_hour_price"),
-        ({"settings": {**SETTINGS, "tiers": []}}, "tiers"),
-        ({"settings": {**SETTINGS, "colour": 1}}, "colour"),
+        ({"settings": {}}, "settings.model"),
+        ({"settings": {"model": "no-such"}}, "settings.model"),
+        ({"settings": {**SETTINGS, "gpu_hour_price": -1}}, "settings.gpu_hour_price"),
+        ({"settings": {**SETTINGS, "gpu_hour_price": "1"}}, "settings.gpu_hour_price"),
+        ({"settings": {**SETTINGS, "tiers": []}}, "settings.tiers"),
+        ({"settings": {**SETTINGS, "colour": 1}}, "settings.colour"),
         ({"groups": ["nowhere"]}, "groups"),
         ({"colour": 1}, "colour"),
     ],
@@ -66,6 +66,8 @@ def test_life_of_cost_models(api: Api, tmp_path) -> None:
 def test_what_makes_no_sense_is_refused_by_its_name(api: Api, members: dict, field: str) -> None:
     answer = add(api(), **members)
     assert (answer.status_code, answer.json()["field"]) == (400, field)
+    if field.startswith("settings."):
+        assert answer.json()["message"].startswith(f"{field}: ")
     assert not OptimizerCostModel.objects.exists()
 
 

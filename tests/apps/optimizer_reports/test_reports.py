@@ -317,6 +317,8 @@ def test_a_sender_that_dies_leaves_the_message_to_the_next(client: APIClient, tr
     assert mails_send().sent == 0
     ReportMail.objects.update(due_at=datetime(2026, 1, 1, tzinfo=UTC))
     assert mails_send().sent == 1
+    row = ReportMail.objects.get()
+    assert row.due_at <= row.ended_at
 
 
 def test_old_reports_go_with_what_was_made_for_them(client: APIClient, trace: OptimizerTrace) -> None:
