@@ -13,6 +13,7 @@ import redis
 
 from apps.common.actor import Actor
 from kvcm_platform.core.errors import Code, DomainError
+from kvcm_platform.core.validation.values import INT64
 from kvcm_platform.index import keyspace
 
 _ANYBODY = Actor.system("estimates")
@@ -110,7 +111,8 @@ def _row(
     points = tuple(
         EstimatePoint(
             factor=factor,
-            capacity_bytes=round(data["capacity_bytes"] * factor),
+            # A quota that stands for "none" may be as large as numbers of bytes go.
+            capacity_bytes=min(round(data["capacity_bytes"] * factor), INT64),
             hit_blocks=hits,
             hit_rate=min(1.0, hits / asked) if asked else None,
             unique_blocks=unique,

@@ -11,6 +11,7 @@ import pytest
 import redis
 
 from apps.common.actor import Role
+from kvcm_platform.core.validation.values import INT64
 from kvcm_platform.index import keyspace
 from kvcm_platform.pb import kvcm_v1_pb2 as pb
 from kvcm_platform.pb.kvcm_v1_pb2_grpc import OptimizerServiceStub
@@ -21,12 +22,12 @@ from tests.factories.objects import make_group, make_instance, make_storage
 pytestmark = pytest.mark.django_db(transaction=True)
 
 
-def told(client: redis.Redis, number: int) -> None:
+def told(client: redis.Redis, number: int, capacity_bytes: int = 1000) -> None:
     """As a round leaves it."""
     now = round(time.time() * 1000)
     data = {
         **{"group": "chat", "at_ms": now, "since_ms": now - 5000, "window_ms": 900_000},
-        **{"capacity_bytes": 1000, "factors": [0.5, 1.0, 2.0, 4.0], "unique_blocks": [1, 2, 4, 8]},
+        **{"capacity_bytes": capacity_bytes, "factors": [0.5, 1.0, 2.0, 4.0], "unique_blocks": [1, 2, 4, 8]},
         **{"sampled_ratio": 1.0, "sampled_blocks": 8, "has_seen_all": True, "lost_calls": 0},
         "total": {"asked": 100, "real_hits": 30, "hits": [20, 40, 60, 80]},
         "instances": {"model-a": {"asked": 10, "real_hits": 3, "hits": [1, 2, 3, 4]}},
@@ -53,6 +54,12 @@ def test_trace_query(start_control: Start, index: redis.Redis, sent: list[str], 
         found = [(one.factor, one.capacity_bytes, one.cache_hit_count) for one in answer.capacities]
         assert found == [(0.5, 500, 20), (1.0, 1000, 40), (2.0, 2000, 60), (4.0, 4000, 80)]
         assert [one.hit_rate for one in answer.capacities] == [0.2, 0.4, 0.6, 0.8]
+        # Four times what some set for "no limit" is more than there are numbers for.
+        told(index, group.entry.number, INT64)
+        answer = ask(pb.TraceQueryRequest(instance_group="chat"), metadata=token)
+        assert answer.header.status.code == pb.OK and answer.capacities[-1].capacity_bytes == INT64
+        assert [one.cache_hit_count for one in answer.capacities] == [20, 40, 60, 80]
+        told(index, group.entry.number)
         answer = ask(pb.TraceQueryRequest(instance_id="model-a"), metadata=token)
         assert (answer.cache_hit_count, answer.total_blocks, answer.real_hit_count) == (2, 10, 3)
         for request, code in (
