@@ -16,17 +16,14 @@ app.autodiscover_tasks()
 
 @beat_init.connect
 def end_beat_after_its_tick(sender: Any, **_: Any) -> None:
-    """Let a signal end the tick, and the schedule be saved after that.
+    """Let a signal end beat when the tick is over (they are a second apart at most), then save its schedule.
 
-    Celery's own handlers save it within the signal: amid a query of the tick, whose connection is closed
-    under it, and beat ends with a traceback. Service.start saves it in any case once the tick is over.
+    Celery's own handlers save and raise within the signal: amid a query of the tick, whose connection is
+    closed under it, or amid an import, and beat ends with a traceback.
     """
 
     def end(_signal: int, _frame: Any) -> None:
-        if not sender._is_shutdown.is_set():
-            # Also said, not only raised: exceptions within destructors get lost.
-            sender._is_shutdown.set()
-            raise SystemExit
+        sender._is_shutdown.set()
 
     signal.signal(signal.SIGTERM, end)
     signal.signal(signal.SIGINT, end)
