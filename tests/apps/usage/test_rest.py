@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -208,13 +209,15 @@ def test_strangers_see_nothing(api, path) -> None:
 
 def test_history_of_instances_that_moved(api, held) -> None:
     """One that came back in another group has a history of each; who sees one group sees that one."""
-    now = int(timezone.now().timestamp())
+    # Half past a minute, so that an hour touches 61 of them whenever this runs.
+    now = int(timezone.now().timestamp()) // 60 * 60 - 30
     for group, used in (("chat", 10), ("other", 20)):
         own = Series.objects.create(kind=Kind.INSTANCE.value, name="model-a", group_name=group)
         point = Point(now - 30, Levels(used_bytes=used), used, Amounts(3, 4, 1))
         SecondsChunk.objects.create(series=own, at=point.at, points=pack([point], point.at))
     Position.objects.create(pk=1, seconds_done=now, facts_id="")
-    path = "/api/v1/capacity/usage/history/?kind=instance&name=model-a"
+    begin, end = (f"{datetime.fromtimestamp(at, UTC):%Y-%m-%dT%H:%M:%SZ}" for at in (now - 3600, now))
+    path = f"/api/v1/capacity/usage/history/?kind=instance&name=model-a&from={begin}&to={end}"
     answer = api(Role.VIEWER).get(path).json()
     assert [series["instance_group"] for series in answer["series"]] == ["chat", "other"]
     mine = api(Role.VIEWER, groups=["other"]).get(path).json()["series"]
