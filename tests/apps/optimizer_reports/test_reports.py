@@ -59,7 +59,7 @@ def make_trace(state: str = "ready", source: str = "upload", folder: str = "t") 
         state=state,
         folder=folder,
         added_by="olga",
-        added_at=datetime(2027, 1, 1, tzinfo=UTC),
+        added_at=timezone.now(),
         requests=10,
         blocks=100,
         distinct_blocks=40,
@@ -102,7 +102,7 @@ def ended(report: Report, *, state: str = RunState.DONE, reason: str = "", **fig
         state=state,
         reason=reason,
         summary=summary(**figures) if figures else None,
-        ended_at=datetime(2027, 1, 1, tzinfo=UTC),
+        ended_at=timezone.now(),
     )
 
 
