@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 import signal
+import time
 import urllib.request
 import uuid
 from collections.abc import Callable
 from typing import Any
 
 import pytest
-import websockets
+from websockets.sync.client import connect
 
 from tests.e2e.conftest import Platform
 from tests.support.platform_process import wait_for
@@ -75,26 +75,28 @@ class Watcher:
 
     def __init__(self, platform: Platform, rest: Rest) -> None:
         ticket = rest("live/ticket", {})["token"]
-        self._url = f"{platform.url.replace('http', 'ws')}/ws/live/?token={ticket}"
-        self._origin = platform.url
+        # Without an event loop: a real browser's, of tests before this one, may be running in this thread.
+        self._connecting = connect(
+            f"{platform.url.replace('http', 'ws')}/ws/live/?token={ticket}", origin=platform.url
+        )
 
-    async def __aenter__(self) -> Watcher:
-        self._socket = await websockets.connect(self._url, origin=self._origin)
-        await self._socket.send(json.dumps({"op": "subscribe", "topics": ["optimizer"]}))
+    def __enter__(self) -> Watcher:
+        self._socket = self._connecting.__enter__()
+        self._socket.send(json.dumps({"op": "subscribe", "topics": ["optimizer"]}))
         return self
 
-    async def __aexit__(self, *_: object) -> None:
-        await self._socket.close()
+    def __exit__(self, *_: object) -> None:
+        self._socket.close()
 
-    async def run(self, run: int, wanted: Callable[[dict[str, Any]], bool], seconds: float) -> dict[str, Any]:
-        """The run as the first picture shows it in which it is as wanted."""
-        async with asyncio.timeout(seconds):
-            while True:
-                message = json.loads(await self._socket.recv())
-                assert message["kind"] in ("snapshot", "change"), message
-                for row in (*message["data"]["open"], *message["data"]["ended"]):
-                    if row["id"] == run and wanted(row):
-                        return row
+    def run(self, run: int, wanted: Callable[[dict[str, Any]], bool], seconds: float) -> dict[str, Any]:
+        """The run as the first picture shows it in which it is as wanted. Raises TimeoutError."""
+        deadline = time.monotonic() + seconds
+        while True:
+            message = json.loads(self._socket.recv(timeout=max(0.0, deadline - time.monotonic())))
+            assert message["kind"] in ("snapshot", "change"), message
+            for row in (*message["data"]["open"], *message["data"]["ended"]):
+                if row["id"] == run and wanted(row):
+                    return row
 
 
 @pytest.mark.long
@@ -103,20 +105,17 @@ def test_a_run_is_seen_live_and_survives_a_killed_worker(platform: Platform, res
     wish = {"trace": trace, "policies": ["lru", "sampled_lru"], "name": "survivor"}
     run = rest(RUNS, wish)["id"]
 
-    async def watched() -> dict[str, Any]:
-        async with Watcher(platform, rest) as watcher:
-            first = await watcher.run(run, lambda row: 0 < row["progress"] < 0.8, 120)
-            assert first["state"] == "running" and any(job["state"] == "running" for job in first["jobs"])
-            then = await watcher.run(run, lambda row: row["progress"] > first["progress"], 120)
-            assert then["state"] == "running", "or there is nothing left to kill"
-            worker = platform.child("worker")
-            children = job_processes(platform)
-            assert children
-            os.kill(worker["pid"], signal.SIGKILL)
-            wait_for(lambda: not children & job_processes(platform), 60, "the jobs die with it")
-            return await watcher.run(run, lambda row: row["state"] not in ("queued", "running"), 300)
-
-    seen = asyncio.run(watched())
+    with Watcher(platform, rest) as watcher:
+        first = watcher.run(run, lambda row: 0 < row["progress"] < 0.8, 120)
+        assert first["state"] == "running" and any(job["state"] == "running" for job in first["jobs"])
+        then = watcher.run(run, lambda row: row["progress"] > first["progress"], 120)
+        assert then["state"] == "running", "or there is nothing left to kill"
+        worker = platform.child("worker")
+        children = job_processes(platform)
+        assert children
+        os.kill(worker["pid"], signal.SIGKILL)
+        wait_for(lambda: not children & job_processes(platform), 60, "the jobs die with it")
+        seen = watcher.run(run, lambda row: row["state"] not in ("queued", "running"), 300)
     assert (seen["state"], seen["progress"]) == ("done", 1.0), seen["reason"]
     found = rest(f"{RUNS}{run}/")
     assert {job["state"] for job in found["jobs"]} == {"done"}
@@ -130,14 +129,10 @@ def test_a_run_is_seen_live_and_survives_a_killed_worker(platform: Platform, res
 def test_a_run_is_cancelled_within_seconds(platform: Platform, rest: Rest, trace: int) -> None:
     wish = {"trace": trace, "policies": ["compat:random_lru", "sampled_lru"], "has_bound": False}
     run = rest(RUNS, wish)["id"]
-
-    async def watched() -> None:
-        async with Watcher(platform, rest) as watcher:
-            await watcher.run(run, lambda row: row["state"] == "running", 60)
-            rest(f"{RUNS}{run}/cancel/", {})
-            await watcher.run(run, lambda row: row["state"] == "cancelled", 30)
-
-    asyncio.run(watched())
+    with Watcher(platform, rest) as watcher:
+        watcher.run(run, lambda row: row["state"] == "running", 60)
+        rest(f"{RUNS}{run}/cancel/", {})
+        watcher.run(run, lambda row: row["state"] == "cancelled", 30)
     wait_for(lambda: not job_processes(platform), 60, "no job goes on")
 
 
