@@ -137,6 +137,16 @@ def obstacle(source: StorageEntry | None, target: StorageEntry | None, policy_na
     return ""
 
 
+def relieves(registry: Registry, group: GroupEntry, storage: StorageEntry) -> bool:
+    """Whether the group's cold blocks leave the storage for another one now, so that none need be dropped."""
+    policy = group.migration
+    if policy is None or not policy.is_enabled or policy.retention is not Retention.DELETE_SOURCE:
+        return False
+    if policy.source != storage.name:
+        return False
+    return not obstacle(storage, registry.storages.get(policy.target), (policy.source, policy.target))
+
+
 def promoting(registry: Registry) -> dict[int, tuple[int, ...]]:
     """Instances whose uses are counted: number -> storage numbers that their blocks come back from."""
     found: dict[str, tuple[int, ...]] = {}

@@ -16,7 +16,7 @@ from types import MappingProxyType
 from typing import NamedTuple, TypeVar
 
 from kvcm_platform.core.capacity import LOW_BELOW_HIGH
-from kvcm_platform.core.migration import capacity_of
+from kvcm_platform.core.migration import capacity_of, relieves
 from kvcm_platform.core.registry import GroupEntry, InstanceEntry, ReclaimSettings, Registry, StorageEntry
 from kvcm_platform.core.types import StorageType
 
@@ -238,10 +238,17 @@ def _of_types(
 def _of_storages(
     registry: Registry, group: GroupEntry, usage: ReclaimUsage, pressed: Mapping[Subject, int]
 ) -> Iterator[Demand]:
-    """Of a storage that groups have in common each gives as large a part as it has of what lies there."""
+    """Of a storage that groups have in common each gives as large a part as it has of what lies there.
+
+    Blocks that are to move on to a group's other storage are not dropped for the mark of the first: writes
+    that it has no room for meanwhile go to the next candidate. A Start that is refused is another matter.
+    """
     for storage in registry.storages.values():
         mark = storage_mark(storage)
         if mark is None or storage.is_leaving:
+            continue
+        is_pressed = Subject(Scope.STORAGE, storage.name) in pressed
+        if not is_pressed and relieves(registry, group, storage):
             continue
         numbers = frozenset(storage.numbers)
         own = usage.on(numbers, group.number)

@@ -8,8 +8,14 @@ from typing import Any
 import pytest
 
 from kvcm_platform.core.reclaim.marks import Demand, Mark, ReclaimUsage, Scope, Subject, demands, mark_of
-from kvcm_platform.core.registry import MetaIndexerSettings, Quota, ReclaimSettings, Registry
-from kvcm_platform.core.types import StorageType
+from kvcm_platform.core.registry import (
+    MetaIndexerSettings,
+    MigrationPolicy,
+    Quota,
+    ReclaimSettings,
+    Registry,
+)
+from kvcm_platform.core.types import Retention, StorageType
 from tests.support.data_plane import group, instance, storage
 
 OWN, OTHER = 1, 2
@@ -164,6 +170,33 @@ def test_a_storage_below_its_mark_without_one_or_leaving_asks_nothing() -> None:
     assert asked(gone, full) == []
     others = ReclaimUsage({(OTHER, NFS): 1000})
     assert asked(with_storage(known, "nfs_01", high_bytes=950, low_bytes=900), others) == []
+
+
+@pytest.mark.parametrize(
+    ("policy", "target", "need"),
+    [
+        ({}, {}, 0),
+        # What nobody moves has to go, and so has what cannot move, or stays in spite of its copy.
+        ({"is_enabled": False}, {}, 100),
+        ({"retention": Retention.KEEP_BOTH}, {}, 100),
+        ({"target": "nowhere"}, {}, 100),
+        ({}, {"is_available": False}, 100),
+        ({"source": "disk", "target": "pool"}, {}, 100),
+    ],
+)
+def test_blocks_that_are_to_move_on_are_not_dropped_for_the_mark_of_a_storage(
+    policy: dict[str, Any], target: dict[str, Any], need: int
+) -> None:
+    moves = MigrationPolicy(**{"source": "nfs_01", "target": "disk", **policy})
+    known = with_storage(
+        registry(quota=Quota(100_000), migration=moves), "nfs_01", high_bytes=950, low_bytes=900
+    )
+    known = with_storage(known, "disk", **target)
+    full = ReclaimUsage({(OWN, NFS): 1000})
+    assert [demand.need for demand in asked(known, full)] == ([need] if need else [])
+    # A Start was refused: it needs room now.
+    refused = {Subject(Scope.STORAGE, "nfs_01"): 0}
+    assert [demand.need for demand in asked(known, full, refused=refused)] == [100]
 
 
 def test_keys_of_an_instance() -> None:
